@@ -1,4 +1,4 @@
-"""Holdfast: durable work distribution. Each piece of work is done by one worker at a time, and takes effect once.
+"""Holdfast: background jobs and event streams on the database you already have; no job is lost, no effect doubled.
 
 The exported names are imported when they are first used, so that the command line starts fast.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from holdfast.app.app import App
     from holdfast.app.batch import Batch
+    from holdfast.app.call_graph import chain, group
     from holdfast.app.claimed_job import ClaimedJob
     from holdfast.app.job_handle import JobHandle
     from holdfast.app.tasks import TaskHandle
@@ -34,13 +35,17 @@ if TYPE_CHECKING:
         TaskNotFound,
         TransactionConflict,
         TransactionExpired,
+        UniqueConflict,
         Unsupported,
         VersionConflict,
     )
+    from holdfast.jobs.batch_context import BatchContext
+    from holdfast.jobs.call import Call
     from holdfast.jobs.context import Context
     from holdfast.model.allocation import Timing
     from holdfast.model.event import Appended
     from holdfast.model.job import Job, JobState, LeasedJob
+    from holdfast.model.limits import Limit
     from holdfast.model.outcome import Cancel, Retry, Snooze
     from holdfast.model.retry import ByException, Exponential, Fixed, Linear, RetryPolicy
     from holdfast.store.values import Cancellation, Retention
@@ -55,7 +60,9 @@ __all__ = [
     "Appended",
     "ArgumentsError",
     "Batch",
+    "BatchContext",
     "ByException",
+    "Call",
     "Cancel",
     "Cancellation",
     "CategoryNotFound",
@@ -77,6 +84,7 @@ __all__ = [
     "JobState",
     "LeaseLost",
     "LeasedJob",
+    "Limit",
     "Linear",
     "Node",
     "NotFound",
@@ -95,26 +103,34 @@ __all__ = [
     "Timing",
     "TransactionConflict",
     "TransactionExpired",
+    "UniqueConflict",
     "Unsupported",
     "VersionConflict",
     "Worker",
     "WorkerBroken",
+    "chain",
+    "group",
 ]
 
 _MODULES = {  # the module of each exported name, as type checkers see it above
     "holdfast.app.app": "App",
     "holdfast.app.batch": "Batch",
+    "holdfast.app.call_graph": "chain group",
     "holdfast.app.claimed_job": "ClaimedJob",
     "holdfast.app.job_handle": "JobHandle",
     "holdfast.app.tasks": "TaskHandle",
     "holdfast.errors": """
         ArgumentsError CategoryNotFound ConfigError ConsumerNotFound HoldfastError JobCancelled JobFailed
         JobNotFound LeaseLost NotFound OutcomeUnknown PayloadError PrivilegeMissing SchemaMismatch StoreError
-        StoreUnavailable TaskNotFound TransactionConflict TransactionExpired Unsupported VersionConflict""",
+        StoreUnavailable TaskNotFound TransactionConflict TransactionExpired UniqueConflict
+        Unsupported VersionConflict""",
+    "holdfast.jobs.batch_context": "BatchContext",
+    "holdfast.jobs.call": "Call",
     "holdfast.jobs.context": "Context",
     "holdfast.model.allocation": "Timing",
     "holdfast.model.event": "Appended",
     "holdfast.model.job": "Job JobState LeasedJob",
+    "holdfast.model.limits": "Limit",
     "holdfast.model.outcome": "Cancel Retry Snooze",
     "holdfast.model.retry": "ByException Exponential Fixed Linear RetryPolicy",
     "holdfast.store.values": "Cancellation Retention",
@@ -133,7 +149,10 @@ if not TYPE_CHECKING:  # a type checker must report an unknown name
         if name not in _PLACES:
             message = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(message)
-        value = globals()[name] = getattr(_import_module(_PLACES[name]), name)
+        module = _import_module(_PLACES[name])
+        if not hasattr(module, name):  # it is being imported, and what it imports has come back here
+            raise ImportError(_import_module("holdfast.runtime.hidden_modules").circle(name))
+        value = globals()[name] = getattr(module, name)
         return value
 
     def __dir__() -> list[str]:

@@ -8,11 +8,13 @@ HoldfastError
 │   ├── CategoryNotFound
 │   ├── ConsumerNotFound
 │   ├── JobNotFound
+│   ├── ScheduleNotFound
 │   └── TaskNotFound
 ├── PayloadError             arguments, headers or a result cannot be encoded or decoded
 │   └── ArgumentsError       the call does not match the task's signature
 ├── JobFailed                the job whose result was awaited has failed
 ├── JobCancelled             the job whose result was awaited was cancelled
+├── UniqueConflict           another job holds the unique key; nothing was enqueued or retried
 ├── LeaseLost                the fence is stale; nothing was written
 ├── VersionConflict          a stream is not at the version that an append expected; nothing was written
 ├── TransactionExpired       a handler's transaction was open too long and was rolled back
@@ -59,6 +61,10 @@ class JobNotFound(NotFound):
     """No job has this id: it never existed, or retention has pruned it."""
 
 
+class ScheduleNotFound(NotFound):
+    """The store has no schedule of this name."""
+
+
 class TaskNotFound(NotFound):
     """No task of this name is registered on the app."""
 
@@ -95,6 +101,23 @@ class JobCancelled(HoldfastError):  # noqa: N818
         self.job_id = job_id
         self.task = task
         self.reason = reason
+
+
+class UniqueConflict(HoldfastError):  # noqa: N818
+    """Another job, `job_id`, holds the unique key: nothing was enqueued, and no job was retried."""
+
+    def __init__(self, job_id: str, task: str, unique_key: str, *, retried: str | None = None) -> None:
+        holds = f"job {job_id} ({task}) holds the unique key {unique_key!r}"
+        if retried is None:
+            remedy = (
+                'nothing was enqueued; wait for it or cancel it, or enqueue with on_conflict="keep" to get that job'
+            )
+        else:
+            remedy = f"job {retried} was not retried; wait until that job has ended, or cancel it, then retry"
+        super().__init__(f"{holds}: {remedy}. To look at it: holdfast job show {job_id}")
+        self.job_id = job_id
+        self.task = task
+        self.unique_key = unique_key
 
 
 class LeaseLost(HoldfastError):  # noqa: N818

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.servers.postgres_schemas import clean_schema
 
 from holdfast import App
 from holdfast.app.open import open_backend
@@ -45,4 +46,24 @@ async def file_app(tmp_path: Path) -> AsyncIterator[App]:
     app = App(url)
     yield app
     await app.close()
+    app.portal.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def each_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A store of each kind, with its tables."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'jobs.db'}?{RELAXED}"
+        return
+    with clean_schema() as url:
+        yield url
+
+
+@pytest.fixture
+async def on_each_store(each_url: str) -> AsyncIterator[App]:
+    """An app on each kind of store."""
+    await install(each_url)
+    app = App(each_url)
+    async with app:
+        yield app
     app.portal.close()

@@ -97,6 +97,20 @@ async def test_a_paused_queue_waits_and_goes_on_when_resumed(app, task):
     assert not await app.queues.resume("mail")
 
 
+async def test_a_paused_task_waits_and_goes_on_when_resumed(app, task):
+    job = await task.enqueue(n=1)
+    assert await app.tasks.pause(task.name)
+
+    worker = await run_all(app)
+    assert await job.state() is JobState.READY
+    assert worker.left is not None
+    assert worker.left.paused == 1
+
+    async with working(app, poll_interval=20):
+        assert await app.tasks.resume(task.name)
+        assert await job.wait(10) is JobState.COMPLETED
+
+
 async def test_counts_tell_what_happened(app, task):
     await task.enqueue_many([{"n": 1}, {"n": 2}, {"n": -1}])
     await run_all(app)

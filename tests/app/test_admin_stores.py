@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
-from tests.app.conftest import RELAXED
-from tests.servers.postgres_schemas import clean_schema
 
 from holdfast import App, ConfigError, JobNotFound, JobState
 from holdfast.model.ids import new_id
@@ -17,21 +13,9 @@ from holdfast.model.ids import new_id
 NO_IDS = ["nobody", "", "'; drop table job; --", "a\0b", "\ud800", "x" * 100_000, "0" * 36, "{known}", "{dashless}"]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'jobs.db'}?{RELAXED}"
-        return
-    with clean_schema() as url:
-        yield url
-
-
 @pytest.fixture
-async def app(url: str) -> AsyncIterator[App]:
-    app = App(url)
-    await app.backend.schema.install()
-    async with app:
-        yield app
+def app(on_each_store: App) -> App:
+    return on_each_store
 
 
 @pytest.fixture

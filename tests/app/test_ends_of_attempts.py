@@ -17,11 +17,14 @@ from tests.app.work import LIMIT, QUICK, connected, run_all, working
 
 from holdfast import App, ConfigError, Context, JobState
 from holdfast.app.tasks import TaskHandle
+from holdfast.hooks.middleware import Middlewares
+from holdfast.hooks.observers import Hooks
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Completed, Outcome, Retried
 from holdfast.store.backend import Backend
 from holdfast.store.jobs import JobStore
 from holdfast.testing.conformance.base import claim
+from holdfast.worker.attempt_reports import AttemptReports
 from holdfast.worker.attempts import RUNNING, Attempts
 from holdfast.worker.decision import Why
 from holdfast.worker.execution import plan_for
@@ -157,6 +160,8 @@ class Bench:
             children=ChildPool(lease=LEASE, limit=1),
             ended=lambda job, outcome: self.ends.put_nowait(outcome),
             broke=self.broken.append,
+            reports=AttemptReports(Hooks(), "bench"),
+            middleware=Middlewares(),
         )
 
     async def end(self) -> Outcome | None:
@@ -183,7 +188,7 @@ async def test_an_abort_after_the_handler_has_ended_does_not_lose_its_end(
     question = Question(backend.jobs, monkeypatch)
     bench = Bench(backend, charge)
     job = await claimed(backend, charge)
-    assert bench.attempts.begin(job) is RUNNING
+    assert bench.attempts.begin(job, 0.0) is RUNNING
     await question.is_asked.wait()
 
     assert bench.attempts.limits == {}, "no handler runs that could be stuck past its limit"
@@ -206,7 +211,7 @@ async def test_the_time_limit_of_a_handler_in_a_thread_is_over_with_its_end(file
         may_end.wait()
 
     bench = Bench(backend, quick)
-    bench.attempts.begin(await claimed(backend, quick))
+    bench.attempts.begin(await claimed(backend, quick), 0.0)
     await until(lambda: len(bench.attempts.limits) == 1)
     may_end.set()
 

@@ -52,7 +52,7 @@ async def _taken_when_expired(app: App, job: JobHandle) -> None:
     await asyncio.sleep(max(lease.expires_in.total_seconds(), 0) + 0.05)  # a lease ends by the clock of the store
     (rescued,) = await app.rescue()
     assert (rescued.job_id, rescued.state) == (job.id, JobState.READY)
-    assert [attempt.outcome for attempt in (await job.details()).attempts] == ["lost"]
+    assert [attempt.outcome for attempt in (await job.details()).attempts] == ["rescued"]
 
 
 @pytest.mark.parametrize("how", ["drain", "worker"])

@@ -186,7 +186,7 @@ async def test_a_lease_that_ran_out_is_rescued_and_its_holder_is_stale(app, orde
     assert rescued.state is JobState.READY
     with pytest.raises(LeaseLost):
         await held.complete()
-    assert [attempt.outcome for attempt in (await app.jobs.show(held.id)).attempts] == ["lost"]
+    assert [attempt.outcome for attempt in (await app.jobs.show(held.id)).attempts] == ["rescued"]
 
 
 async def test_arguments_that_do_not_fit_the_task_any_more_are_told_when_read(app, orders):

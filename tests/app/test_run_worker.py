@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast import App, ConfigError
+from holdfast.runtime.exit_code import ExitCode
 
 LIMIT = 40.0
 
@@ -45,6 +46,28 @@ def test_until_empty_tells_once_that_consumers_are_left_out(app: App, caplog):
 
     told = [record.getMessage() for record in caplog.records if "consumers" in record.getMessage()]
     assert told == ["until_empty runs only tasks: the consumers billing do not run here"]
+
+
+def test_a_worker_says_that_it_runs_after_it_has_made_the_tables(app: App, caplog):
+    app.task(noop)
+
+    with caplog.at_level(logging.INFO, "holdfast"):
+        assert app.run_worker(until_empty=True, poll_interval=0.05) == 0
+
+    said = [record.getMessage() for record in caplog.records]
+    (made,) = [at for at, text in enumerate(said) if "created the tables" in text]
+    (runs,) = [at for at, text in enumerate(said) if "is running on sqlite://" in text]
+    assert made < runs
+
+
+def test_a_worker_that_cannot_open_its_store_does_not_say_that_it_runs(tmp_path: Path, caplog):
+    app = App(f"sqlite:///{tmp_path}/missing/jobs.db")
+    app.task(noop)
+
+    with caplog.at_level(logging.INFO, "holdfast"):
+        assert app.run_worker(until_empty=True) == ExitCode.UNAVAILABLE
+
+    assert [record.levelname for record in caplog.records] == ["CRITICAL"]
 
 
 def test_without_tasks_and_consumers_the_remedy_is_to_register_some(app: App):

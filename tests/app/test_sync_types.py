@@ -17,6 +17,7 @@ from holdfast.app.claimed_job import SyncClaimedJob
 from holdfast.app.consumers import ConsumerDesk, SyncConsumers
 from holdfast.app.job_handle import SyncJob
 from holdfast.app.sync import Blocking
+from holdfast.app.task_admin import SyncTasks, TasksOfApp
 from holdfast.app.tasks import SyncTask
 from holdfast.store.stream_values import CategoryView
 from holdfast.store.values import JobPage, LeaseView
@@ -28,6 +29,7 @@ TWINS: list[tuple[type, type]] = [
     (ClaimedJob, SyncClaimedJob),
     (Jobs, SyncJobs),
     (Queues, SyncQueues),
+    (TasksOfApp, SyncTasks),
     (ConsumerDesk, SyncConsumers),
 ]
 OURS = {"enqueue_new", "close"}  # for other modules only; and `close`, which ends the thread of the blocking calls too

@@ -44,6 +44,14 @@ async def test_a_queue_without_a_similar_name_is_warned_of_without_a_guess(app: 
     assert warnings(caplog) == ["no job was ever enqueued to xyz, and no task of the app uses this queue"]
 
 
+async def test_pausing_a_task_that_is_unknown_is_done_with_a_warning(app: App, send, caplog):
+    with caplog.at_level(logging.WARNING, "holdfast"):
+        assert await app.tasks.pause("unborn")
+        assert await app.tasks.pause(send.name)
+    assert [line.partition(" was")[0] for line in warnings(caplog)] == ["paused, but no job of the task unborn"]
+    assert {view.name for view in await app.tasks.list() if view.paused} == {"unborn", send.name}
+
+
 async def test_pausing_a_queue_that_is_unknown_is_done_with_a_warning(app: App, send, caplog):
     with caplog.at_level(logging.WARNING, "holdfast"):
         assert await app.queues.pause("mials")

@@ -6,35 +6,21 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.app.conftest import RELAXED
 from tests.app.stream_work import QUICK as QUICK_TIMING
 from tests.app.stream_work import append, drained, eventually
 from tests.app.work import LIMIT, QUICK, ended
-from tests.servers.postgres_schemas import clean_schema
 
 from holdfast import App, ConfigError, Event, JobState, StoreUnavailable, WorkerBroken
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'jobs.db'}?{RELAXED}"
-        return
-    with clean_schema() as url:
-        yield url
-
-
 @pytest.fixture
-async def app(url: str) -> AsyncIterator[App]:
-    app = App(url)
-    await app.backend.schema.install()
-    async with app:
-        yield app
+def app(on_each_store: App) -> App:
+    return on_each_store
 
 
 @pytest.fixture

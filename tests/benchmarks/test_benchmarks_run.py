@@ -21,6 +21,8 @@ RECORDS = {
     "enqueue.one": ["enqueue.one"],
     "enqueue.sync_one": ["enqueue.sync_one"],
     "enqueue.hundred": ["enqueue.hundred"],
+    "enqueue.unique": ["enqueue.unique"],
+    "enqueue.unique_one": ["enqueue.unique_one"],
     "drain.one": ["drain.one", "drain.one.client_cpu"],
     "drain.two": ["drain.two"],
     "drain.held": ["drain.held.300", "drain.held.300.urgent"],
@@ -28,6 +30,9 @@ RECORDS = {
     "latency": ["latency.p50", "latency.p99"],
     "claim.depth": ["claim.depth.ready", "claim.depth.unknown_task", "claim.depth.paused_queue"],
     "memory.drain": ["memory.drain"],
+    "effects.batch100": ["effects.batch100"],
+    "effects.single10": ["effects.single10"],
+    "effects.single32": ["effects.single32"],
     "append.batch": ["append.batch"],
     "consume.batch": ["consume.batch"],
     "streams.depth": ["streams.depth.lag", "streams.depth.fetch"],
@@ -35,7 +40,7 @@ RECORDS = {
 
 
 SIZES = Sizes(jobs=300, single=10, latency=5, shallow=200, deep=600, claims=2, memory=600, held=300, held_long=600)
-UNITS = {"jobs/s", "events/s", "ms", "MB", "µs/job"}
+UNITS = {"jobs/s", "events/s", "effects/s", "ms", "MB", "µs/job"}
 
 
 def tiny(directory: Path) -> Bench:
@@ -45,7 +50,8 @@ def tiny(directory: Path) -> Bench:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_scenario_runs_and_leaves_records_of_the_right_shape(name: str, tmp_path: Path) -> None:
     records = SCENARIOS[name](tiny(tmp_path))
-    assert [record.name for record in records] == RECORDS[name]
+    on_postgres_only = name.startswith("effects.")
+    assert [record.name for record in records] == ([] if on_postgres_only else RECORDS[name])
     for record in records:
         assert record.store == "sqlite"
         assert record.unit in UNITS

@@ -11,10 +11,25 @@ from typing import Any, NamedTuple
 import pytest
 
 import holdfast
-from holdfast import App, Batch, ClaimedJob, Context, EventContext, JobHandle, Node, TaskHandle, Worker
+import holdfast.hooks
+from holdfast import (
+    App,
+    Batch,
+    BatchContext,
+    Call,
+    ClaimedJob,
+    Context,
+    EventContext,
+    JobHandle,
+    Node,
+    TaskHandle,
+    Worker,
+)
 from holdfast.app.admin import Jobs, Queues
 from holdfast.app.consumers import ConsumerDesk
 from holdfast.app.delegate import Delegated
+from holdfast.app.schedules import Schedules
+from holdfast.app.task_admin import TasksOfApp
 from holdfast.model import allocation, job
 from holdfast.store import stream_values, values
 from holdfast.worker import decision
@@ -26,24 +41,32 @@ CLASSES: dict[str, type] = {
     "JobHandle": JobHandle,
     "app.jobs": Jobs,
     "app.queues": Queues,
+    "app.schedules": Schedules,
+    "app.tasks": TasksOfApp,
     "app.consumers": ConsumerDesk,
     "ClaimedJob": ClaimedJob,
     "Batch": Batch,
     "Worker": Worker,
     "Node": Node,
     "Context": Context,
+    "BatchContext": BatchContext,
+    "Call": Call,
     "EventContext": EventContext,
 }
 OURS = {  # public for the other modules of Holdfast, not for callers
     "App": {"enqueue_new"},
+    "app.schedules": {"schedule"},
+    "app.tasks": {"add"},
     "ClaimedJob": {"belongs_to"},
     "Batch": {"close", "finishes"},
     "Context": {"begun", "committed", "uncompleted", "stored_text"},
+    "BatchContext": {"calls_given", "close", "outcomes"},
+    "Call": {"close", "finish", "outcome", "outcome_of"},
 }
 CALL = re.compile(r"^(?:(await|async with) |@)?\w+\.(\w+)(?:\((.*)\))?(?: as \w+)?$")
 UNPACK = re.compile(r"Unpack\[(\w+)\]$")
 SPAN = re.compile(r"`([^`]+)`")
-WHERE = (holdfast, values, stream_values, decision, job, allocation)
+WHERE = (holdfast, holdfast.hooks, values, stream_values, decision, job, allocation)
 
 
 class Named(NamedTuple):
@@ -112,7 +135,8 @@ def test_methods_are_shown_as_they_are_called(title):
         if isinstance(method, Delegated):
             method = getattr(CLASSES[title], entry.name)
         assert entry.is_awaited is inspect.iscoroutinefunction(method), entry.text
-        assert (entry.parameters is not None) is inspect.isfunction(method), entry.text
+        is_method = inspect.isfunction(inspect.unwrap(method))
+        assert (entry.parameters is not None) is is_method, entry.text
         if entry.parameters is not None:
             _, *parameters = inspect.signature(method).parameters.values()
             check_parameters(entry, parameters, options_of(method))
@@ -121,7 +145,9 @@ def test_methods_are_shown_as_they_are_called(title):
 def options_of(method: Any) -> set[str]:
     """Return the options that a method takes by `**options: Unpack[…]`."""
     unpacked = [UNPACK.match(text) for text in method.__annotations__.values()]
-    return {name for found in unpacked if found for name in method.__globals__[found[1]].__annotations__}
+    return {
+        name for found in unpacked if found for name in inspect.unwrap(method).__globals__[found[1]].__annotations__
+    }
 
 
 def check_parameters(entry: Named, parameters: list[Parameter], options: set[str]) -> None:

@@ -181,5 +181,6 @@ def test_commands_for_probes_end_with_the_codes_of_the_page(words: tuple[str, ..
         url = f"{schema.replace('?', '?install=never&')}"
         assert code(*words, url=url) == missing
         assert code("schema", "install", url=url) == 0
-        assert code(*words, url=url) == 0
+        # The server of the tests runs without fsync, which is a finding of the doctor.
+        assert code(*words, url=url) == int(words[0] == "doctor")
     assert code(*words, url="postgresql://shop@127.0.0.1:1/shop") == unreachable

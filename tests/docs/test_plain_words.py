@@ -10,8 +10,19 @@ import pytest
 from tests.docs.test_documentation import ROOT
 from tests.house.test_project_words import DIALECT, DOUBLES
 
-FOLDERS = ("tutorial", "howto", "explanation", "internals")
-PAGES = [ROOT / "README.md", *sorted(page for folder in FOLDERS for page in ROOT.glob(f"docs/{folder}/*.md"))]
+FOLDERS = (
+    "docs/tutorial",
+    "docs/howto",
+    "docs/explanation",
+    "docs/internals",
+    "docs/reference",
+    "examples",
+    "examples/*",
+)
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *sorted(page for folder in FOLDERS for page in ROOT.glob(f"{folder}/*.md") if page.name != "glossary.md"),
+]
 
 # What translated English says -> what to write instead.
 FOREIGN = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from importlib.resources import files
 
 import pytest
 from tests.house.sources import modules
@@ -27,11 +28,13 @@ DIALECTS = {
 ONLY_SQLITE = {
     "enqueue: bodies first, from which the other tables are filled": """
         take_seqs find_lane add_lane add_queue known_seq insert_job new_to_ready new_to_scheduled add_order_keys
-        new_to_blocked vacant_order_keys""",
-    "claim: by range": "claimable_lanes take_fence front_of_lane front_of_lane_by_row lease_front leave_front",
+        new_to_blocked new_to_waiting vacant_order_keys""",
+    "claim: by range": """
+        claimable_lanes front_places take_fence front_of_lane front_of_lane_by_row lease_front leave_front""",
     "complete: by lots": "complete_many held_under complete_one count_completed leave_completed",
     "promote: PostgreSQL takes one statement": "due_jobs",
     "extend: in two statements": "held cancel_asked_among",
+    "unique keys: PostgreSQL takes one statement": "record_unique_jobs",
     "what PostgreSQL does in `bring_up`": "first_blocked set_head drop_order_key",
     "append and fetch, under the write lock": "find_category find_head version_of_stream add_event list_retries",
     "to compare the host's clock with the monotonic one": "clock",
@@ -40,6 +43,7 @@ ONLY_POSTGRES = {
     "enqueue: in one statement or by COPY": """
         add_lanes enqueue enqueue_one reserve_seqs copy_jobs copy_ready copy_scheduled take_order_keys enqueue_ordered
         set_heads drop_order_keys""",
+    "claim: under the locks of limits": "lock_queue_limits lock_task_limits lane_fronts claim_shares",
     "hot: one statement": "claim complete promote bring_up fetch commit_position_or_fail",
     "append: in two statements or by COPY": """
         lock_heads append_events append_event heads_and_clock stream_versions copy_events""",
@@ -55,6 +59,7 @@ ONLY_POSTGRES = {
 OWN = {"extend_many": "SQLite extends jobs that were found `held`"}
 # Parameters that one dialect needs in addition, and why.
 MORE_PARAMETERS = {  # PostgreSQL: the server ends a transaction whose client stops answering
+    "lock_batch": {"milliseconds"},
     "lock_lease": {"milliseconds"},
     "lock_share": {"milliseconds"},
 }
@@ -171,3 +176,13 @@ def test_the_comparison_sees_what_it_looks_for():
 )
 def test_each_dialect_spells_a_shared_statement_in_its_way(shared, sqlite, postgres):
     assert (spelled_for_sqlite(shared), spelled_for_postgres(shared)) == (sqlite, postgres)
+
+
+def test_every_dialect_has_the_same_migrations_numbered_without_a_gap():
+    names = {
+        dialect: sorted(path.name for path in files(package).joinpath("migrations").iterdir() if path.name[0].isdigit())
+        for dialect, (package, _) in DIALECTS.items()
+    }
+    first, *others = names.values()
+    assert [int(name.partition("_")[0]) for name in first] == list(range(1, len(first) + 1))
+    assert all(other == first for other in others)

@@ -27,6 +27,7 @@ UNFENCED = {
     "leave_running": "of rows that the same transaction has locked, by their fence or to take the lease away",
     "clear_isolation": "only decides whom a later loss is blamed on; the holder keeps its lease",
     "ask_to_cancel": "requested by an operator, under no lease; the holder keeps its lease",
+    "follow_running": "by the enqueue of a child, under no lease; the holder keeps its lease",
 }
 UNFENCED_ON_SQLITE = {"extend_many": "of seqs that `held_among` found held under the write lock"}
 # The rules that may lock rows whatever their fence: those that take leases away, and an operator's.
@@ -36,6 +37,10 @@ TAKERS = {
     "job_admin._by_id": "ById",
     "job_admin.cancel_all": "ByIds",
     "job_admin.delete": "ByIds",
+    "job_admin.retry": "ById",
+    "children._follow": "ByIds",
+    "children._decide": "WaitingChildren",
+    "unique._replace": "Waiting",  # no leases are among them
 }
 
 
@@ -224,3 +229,12 @@ def test_no_statement_is_put_together_from_values():
 )
 def test_the_audit_sees_what_it_looks_for(sql, expected):
     assert (changes_running(sql), is_fenced(sql)) == expected
+
+
+def test_only_the_verbs_of_schedules_run_their_statements():
+    """A job without a schedule pays nothing for schedules: no verb of jobs reads or writes their table."""
+    runs = callers(SQLITE, POSTGRES, SHARED)
+    touching = {name for name, sql in STATEMENTS.items() if re.search(r"\bholdfast_schedule\b", sql)}
+
+    assert len(touching) == 8
+    assert {function.partition(".")[0] for name in touching for function in runs.get(name, ())} == {"schedule_rows"}

@@ -10,9 +10,10 @@ from typing import Any
 
 from psycopg import AsyncConnection
 from tests.interleavings.judging import Judge, Outcomes
-from tests.interleavings.operations import OPERATIONS, SETUPS, Instant, Leases, Operation, World, a_job
+from tests.interleavings.operations import OPERATIONS, Instant, Leases, Operation, World, a_job
 from tests.interleavings.orders import Orders
 from tests.interleavings.postgres import FIRST_TO_WAIT, PostgresVerbs, SteppingRunner
+from tests.interleavings.setups import LIMITED, LIMITS, SETUPS
 from tests.interleavings.stepping import Order, Side, run_order
 from tests.interleavings.tables import Tables, check_whole, observed
 
@@ -71,6 +72,7 @@ class Arena:
     async def _explore(
         self, state: str, names: Sequence[str], endings: Sequence[bool], *, seen: Seen, every: bool
     ) -> None:
+        await self._backend.queues.limit(LIMITED, LIMITS.get(state))  # the queue is not among the tables put back
         leases, now_us, judge = await self._prepare(state)
         self._clock.now_us = now_us
         operations = [OPERATIONS[name] for name in names]
@@ -134,6 +136,8 @@ async def open_arena(url: str) -> AsyncIterator[Arena]:
             await connection.execute(f"set deadlock_timeout = '{FIRST_TO_WAIT}'".encode())
         pids = [connection.info.backend_pid for connection in connections[:SIDES]]
         await backend.jobs.enqueue([a_job()])  # its lane stays
+        assert isinstance(backend.jobs, PostgresJobs)
+        backend.jobs._is_joined = True  # the decision on children is an operation by itself
         yield Arena(backend, clock, connections[:SIDES], Tables(connections[SIDES], location.schema, pids))
 
 

@@ -10,10 +10,11 @@ from datetime import timedelta
 from itertools import permutations, product
 from typing import Any
 
-from tests.interleavings.operations import SETUPS, Instant, Leases, Operation, World
+from tests.interleavings.operations import Instant, Leases, Operation, World
+from tests.interleavings.setups import LIMITED, LIMITS, SETUPS
 from tests.interleavings.tables import COUNTS
 
-from holdfast.model.job import JobState, Lease
+from holdfast.model.job import JobState, Lease, parents_of
 from holdfast.model.outcome import Completed
 from holdfast.store.jobs import JobStore
 from holdfast.store.values import Extension, Finish, Verdict
@@ -39,6 +40,10 @@ class ReferenceVerbs:
             return Verdict.LOST
         return self.model.finish([Finish(lease, Completed())])[0]
 
+    async def batch_inside(self, finishes: Sequence[Finish]) -> dict[str, Verdict]:
+        held = [finish for finish in finishes if self.model.of_lease(finish.lease) is not None]
+        return {finish.lease.job_id: self.model.finish([finish])[0] for finish in held}
+
     @asynccontextmanager
     async def together(self) -> AsyncIterator[None]:
         yield
@@ -56,6 +61,8 @@ class Judge:
         """Bring the model into a state."""
         clock = Instant()
         model = Reference(clock)
+        model.settles_at_once = False  # a transaction of the store by itself, which is a step by itself here
+        model.limit(LIMITED, LIMITS.get(state))
         return cls(model, await SETUPS[state](ReferenceJobs(model), clock))
 
     async def allowed(self, operations: Sequence[Operation | None], may_skip: Sequence[bool]) -> Outcomes:
@@ -71,6 +78,9 @@ class Judge:
             if operation is not None and operation.skips and may_skip[number]:
                 ids = list(self.model.records)
                 sights[number] += [frozenset(ids), *(frozenset({job_id}) for job_id in ids)]
+            if operation is not None and operation.may_miss_children:
+                children = [job_id for job_id, record in self.model.records.items() if parents_of(record.new)]
+                sights[number] += [frozenset({job_id}) for job_id in children]
         outcomes: Outcomes = []
         for order in permutations(there):
             for unseen in product(*sights):
@@ -129,7 +139,8 @@ def observed(model: Reference) -> dict[str, Any]:
     blocked = [record for record in model.records.values() if record.state is JobState.BLOCKED]
     waiting = [record.new.id for record in sorted(blocked, key=lambda record: record.place)]
     jobs = {job_id: _job(record) for job_id, record in model.records.items()}
-    return {"jobs": jobs, "counts": counted, "waiting": waiting}
+    keys = {(name[1], key.job_id) for name, key in model.unique_keys.items() if key.job_id in jobs}
+    return {"jobs": jobs, "counts": counted, "waiting": waiting, "unique": keys}
 
 
 def _job(record: ReferenceJob) -> dict[str, Any]:
@@ -137,6 +148,7 @@ def _job(record: ReferenceJob) -> dict[str, Any]:
     seen: dict[str, Any] = {
         "state": record.state.value,
         "turn": record.turn_us,
+        "payload": record.new.payload,
         "attempt": counters.attempt,
         "attempts": sorted((view.attempt, view.worker_id, view.outcome) for view in record.attempts),
     }

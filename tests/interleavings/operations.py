@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
 
-from holdfast.errors import JobNotFound
+import msgspec
+
+from holdfast.errors import JobNotFound, UniqueConflict
+from holdfast.model.conditions import Conditions, OnConflict, Unique, UniqueScope
 from holdfast.model.job import FINAL_STATES, Lease, NewJob
-from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Outcome, Retried
+from holdfast.model.outcome import Completed, Failed, Failure, Outcome, Retried
 from holdfast.store.jobs import JobStore
 from holdfast.store.values import ClaimRequest, Extension, Finish, Promotion, Rescued, Retention, Verdict
 
@@ -21,6 +24,7 @@ JOB = "00000000-0000-7000-8000-000000000001"
 SECOND = "00000000-0000-7000-8000-000000000002"
 THIRD = "00000000-0000-7000-8000-000000000003"
 FOURTH = "00000000-0000-7000-8000-000000000004"
+FIFTH = "00000000-0000-7000-8000-000000000005"
 QUEUE, TASK = "mail", "greet"
 LEASE = timedelta(seconds=30)
 RETRIED = Retried(timedelta(seconds=10), Failure("ValueError", "no"))
@@ -52,6 +56,8 @@ class Verbs(Protocol):
 
     async def complete_inside(self, lease: Lease) -> Verdict: ...
 
+    async def batch_inside(self, finishes: Sequence[Finish]) -> dict[str, Verdict]: ...
+
     def together(self) -> AbstractAsyncContextManager[None]: ...
 
 
@@ -66,11 +72,16 @@ class World:
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation by name. `skips`: it passes over rows that another transaction holds."""
+    """An operation by name. `skips`: it passes over rows that another transaction holds.
+
+    `may_miss_children`: by these it judges whether a parent may go, but does not wait for one that is being retried. It
+    comes to the same as a retry just after the parent is gone.
+    """
 
     name: str
     run: Callable[[World], Awaitable[Any]]
     skips: bool = False
+    may_miss_children: bool = False
 
     async def __call__(self, world: World) -> Any:
         """Run it; what comes back is without seqs and fences."""
@@ -78,6 +89,8 @@ class Operation:
             return _plain(await self.run(world))
         except JobNotFound:
             return "JobNotFound"
+        except UniqueConflict as conflict:
+            return conflict.job_id
 
 
 def _plain(result: Any) -> Any:
@@ -95,6 +108,27 @@ def _plain(result: Any) -> Any:
 def a_job(job_id: str = JOB, order_key: str | None = None, *, max_attempts: int = 5) -> NewJob:
     """Return a job to enqueue."""
     return NewJob(id=job_id, queue=QUEUE, task=TASK, payload="[]", max_attempts=max_attempts, order_key=order_key)
+
+
+def a_child(job_id: str, *parents: str, key: str | None = None) -> NewJob:
+    """Return a job that waits for these, with a unique key if it is to be."""
+    wanted = None if key is None else Unique(key)
+    return msgspec.structs.replace(a_job(job_id), conditions=Conditions(unique=wanted, after=parents))
+
+
+def unique(
+    job_id: str,
+    scope: str = "unfinished",
+    on_conflict: str = "keep",
+    *,
+    key: str = "u",
+    order_key: str | None = None,
+) -> NewJob:
+    """Return a job with a unique key, whose arguments tell it from others."""
+    wanted = Unique(key, UniqueScope(scope), OnConflict(on_conflict))
+    conditions = Conditions(unique=wanted)
+    payload = f"[{int(job_id[-1])}]"
+    return NewJob(id=job_id, queue=QUEUE, task=TASK, payload=payload, order_key=order_key, conditions=conditions)
 
 
 def request(worker_id: str, limit: int = 10) -> ClaimRequest:
@@ -127,6 +161,12 @@ def _finish(outcome: Outcome, *holders: str) -> Callable[[World], Awaitable[Any]
     return lambda w: w.verbs.jobs.finish([Finish(w.leases[holder], outcome) for holder in holders])
 
 
+def _batch(*holders: str, retries: str | None = None) -> Callable[[World], Awaitable[Any]]:
+    return lambda w: w.verbs.batch_inside(
+        [Finish(w.leases[holder], RETRIED if holder == retries else Completed("4")) for holder in holders]
+    )
+
+
 _ALL = [
     Operation("enqueue", lambda w: w.verbs.jobs.enqueue([a_job()])),
     Operation("enqueue both", lambda w: _enqueue_both(w, JOB, SECOND)),
@@ -148,7 +188,7 @@ _ALL = [
     Operation("reset", lambda w: w.verbs.jobs.reset(JOB)),
     Operation("cancel", lambda w: w.verbs.jobs.cancel(JOB, "unwanted")),
     Operation("retry", lambda w: w.verbs.jobs.retry(JOB)),
-    Operation("prune", lambda w: w.verbs.jobs.prune(Retention(SOON, SOON, SOON, None), 10)),
+    Operation("prune", lambda w: w.verbs.jobs.prune(Retention(SOON, SOON, SOON, None), 10), may_miss_children=True),
     Operation("cancel both", lambda w: w.verbs.jobs.cancel_all([SECOND, JOB], "unwanted")),
     Operation("delete", lambda w: w.verbs.jobs.delete([JOB, SECOND], FINAL_STATES, SOON)),
     Operation("stale complete", _finish(Completed("2"), "zombie")),
@@ -168,132 +208,30 @@ _ALL = [
     Operation("enqueue y, none, x", _enqueue(a_job(JOB, "y"), a_job(SECOND), a_job(FOURTH, "x"))),
     Operation("cancel second", lambda w: w.verbs.jobs.cancel(SECOND, "unwanted")),
     Operation("complete, then enqueue third", lambda w: _complete_then_enqueue(w, a_job(THIRD, "x"))),
+    Operation("enqueue child", _enqueue(a_child(THIRD, JOB))),
+    Operation("enqueue child of both", _enqueue(a_child(FOURTH, JOB, SECOND))),
+    Operation("enqueue family", _enqueue(a_child(FOURTH, THIRD), a_child(THIRD, JOB))),
+    Operation("enqueue grandchild", _enqueue(a_child(FOURTH, THIRD))),
+    Operation("settle", lambda w: w.verbs.jobs.promote(10), skips=True),
+    Operation("cancel child", lambda w: w.verbs.jobs.cancel(THIRD, "unwanted")),
+    Operation("retry child", lambda w: w.verbs.jobs.retry(THIRD)),
+    Operation("complete second", _finish(Completed("4"), "other")),
+    Operation("failed second", _finish(Failed(Failure("ValueError", "no")), "other")),
     Operation("complete x, y", _finish(Completed("3"), "holder", "other")),
+    Operation("enqueue u", _enqueue(unique(SECOND))),
+    Operation("enqueue u too", _enqueue(unique(THIRD))),
+    Operation("enqueue u, v", _enqueue(unique(SECOND), unique(FOURTH, key="v"))),
+    Operation("enqueue v, u", _enqueue(unique(FOURTH, key="v"), unique(THIRD))),
+    Operation("enqueue u while waiting", _enqueue(unique(SECOND, "waiting"))),
+    Operation("replace u", _enqueue(unique(SECOND, "waiting", "replace"))),
+    Operation("replace u too", _enqueue(unique(THIRD, "waiting", "replace"))),
+    Operation("refuse u", _enqueue(unique(FIFTH, on_conflict="raise"))),
+    Operation("complete, then enqueue u", lambda w: _complete_then_enqueue(w, unique(SECOND))),
+    Operation("replace u, enqueue v", _enqueue(unique(SECOND, "waiting", "replace"), unique(FOURTH, key="v"))),
+    Operation("enqueue child with u", _enqueue(a_child(THIRD, JOB, key="u"))),
+    Operation("enqueue child with v", _enqueue(a_child(THIRD, JOB, key="v"))),
+    Operation("batch inside", _batch("holder", "other")),
+    Operation("mixed batch inside", _batch("other", "zombie", "holder", "other zombie", retries="holder")),
     Operation("failed y, x", _finish(Failed(Failure("ValueError", "no")), "other", "holder")),
 ]
 OPERATIONS = {operation.name: operation for operation in _ALL}
-
-
-async def _take(jobs: JobStore, worker_id: str) -> Lease:
-    (job,) = (await jobs.claim(request(worker_id, 1))).jobs
-    return job.lease
-
-
-async def _absent(jobs: JobStore, clock: Instant) -> Leases:
-    return {}
-
-
-async def _ready(jobs: JobStore, clock: Instant) -> Leases:
-    """Its first holder fell silent, was taken for dead, and still thinks that it holds the job."""
-    await jobs.enqueue([a_job()])
-    zombie = await _take(jobs, "zombie")
-    clock.advance(LEASE * 2)
-    await jobs.rescue(None, 10)
-    return {"zombie": zombie}
-
-
-async def _running(jobs: JobStore, clock: Instant) -> Leases:
-    """Its second holder has let the lease run out; its first one is stale."""
-    leases = await _ready(jobs, clock)
-    leases["holder"] = await _take(jobs, "holder")
-    clock.advance(LEASE * 2)
-    return leases
-
-
-async def _asked(jobs: JobStore, clock: Instant) -> Leases:
-    leases = await _running(jobs, clock)
-    await jobs.cancel(JOB, "unwanted")
-    return leases
-
-
-async def _due(jobs: JobStore, clock: Instant) -> Leases:
-    leases = await _running(jobs, clock)
-    await jobs.finish([Finish(leases["holder"], RETRIED)])
-    clock.advance(timedelta(minutes=1))
-    return leases
-
-
-def _ended(outcome: Outcome) -> Callable[[JobStore, Instant], Awaitable[Leases]]:
-    async def end(jobs: JobStore, clock: Instant) -> Leases:
-        leases = await _running(jobs, clock)
-        await jobs.finish([Finish(leases["holder"], outcome)])
-        clock.advance(timedelta(days=10))
-        return leases
-
-    return end
-
-
-async def _two(jobs: JobStore, clock: Instant) -> Leases:
-    """Two such jobs."""
-    leases = await _running(jobs, clock)
-    await jobs.enqueue([a_job(SECOND)])
-    leases["other zombie"] = await _take(jobs, "zombie")
-    clock.advance(LEASE * 2)
-    await jobs.extend(leases["holder"], LEASE)
-    await jobs.rescue(None, 10)
-    leases["other"] = await _take(jobs, "holder")
-    clock.advance(LEASE * 2)
-    return leases
-
-
-async def _line(jobs: JobStore, clock: Instant, *, max_attempts: int = 5, waiting: int = 1) -> Leases:
-    """As `running`, but the job has a key, and another waits for its end."""
-    await jobs.enqueue([a_job(JOB, "x", max_attempts=max_attempts), *[a_job(SECOND, "x")] * waiting])
-    leases = {"zombie": await _take(jobs, "zombie")}
-    clock.advance(LEASE * 2)
-    await jobs.rescue(None, 10)
-    leases["holder"] = await _take(jobs, "holder")
-    clock.advance(LEASE * 2)
-    return leases
-
-
-async def _line_alone(jobs: JobStore, clock: Instant) -> Leases:
-    return await _line(jobs, clock, waiting=0)
-
-
-async def _line_at_last(jobs: JobStore, clock: Instant) -> Leases:
-    """Lost once more, the head is failed."""
-    return await _line(jobs, clock, max_attempts=1)
-
-
-async def _line_ready(jobs: JobStore, clock: Instant) -> Leases:
-    leases = await _line(jobs, clock)
-    await jobs.release([leases["holder"]], started=False)
-    return leases
-
-
-async def _line_failed(jobs: JobStore, clock: Instant) -> Leases:
-    """The first is failed, the second is the head."""
-    leases = await _line(jobs, clock)
-    await jobs.finish([Finish(leases["holder"], Failed(Failure("ValueError", "no")))])
-    clock.advance(timedelta(days=10))
-    return leases
-
-
-async def _lines(jobs: JobStore, clock: Instant) -> Leases:
-    """Two heads, x and y, are held; one waits behind x."""
-    leases = await _line(jobs, clock)
-    await jobs.enqueue([a_job(THIRD, "y")])
-    leases["other"] = await _take(jobs, "holder")
-    clock.advance(LEASE * 2)
-    return leases
-
-
-SETUPS: dict[str, Callable[[JobStore, Instant], Awaitable[Leases]]] = {
-    "absent": _absent,
-    "ready": _ready,
-    "due": _due,
-    "running": _running,
-    "asked": _asked,
-    "completed": _ended(Completed("1")),
-    "failed": _ended(Failed(Failure("ValueError", "no"))),
-    "cancelled": _ended(Cancelled("unwanted")),
-    "two": _two,
-    "no line": _absent,
-    "line": _line,
-    "line alone": _line_alone,
-    "line at last": _line_at_last,
-    "line ready": _line_ready,
-    "line failed": _line_failed,
-    "lines": _lines,
-}

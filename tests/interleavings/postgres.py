@@ -25,11 +25,12 @@ from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.jobs import PostgresJobs
 from holdfast.backends.postgres.statements import TEMPLATES, Statements, transposed
 from holdfast.backends.postgres.verbs.extend import extend_many
+from holdfast.backends.sql.fenced_verbs import fenced_verbs
 from holdfast.backends.sql.steps import Ask, Asked, Each, Together, run
 from holdfast.model.job import Lease
 from holdfast.store.jobs import JobStore
 from holdfast.store.steps import BecameReady, Steps
-from holdfast.store.values import Extension, Verdict
+from holdfast.store.values import Extension, Finish, Verdict
 from holdfast.store.verbs.finish import complete
 
 T = TypeVar("T")
@@ -55,6 +56,8 @@ def footprint(statement: str) -> Footprint:
 
 class SteppingRunner:
     """A `Runner` on one connection, whose statements wait for their side's turn."""
+
+    joins = False  # in no handler's transaction
 
     def __init__(self, side: Side, connection: AsyncConnection[Any], statements: Statements) -> None:
         self._side = side
@@ -177,6 +180,18 @@ class PostgresVerbs:
             if not (yield from run("lock_lease", seq=lease.seq, fence=lease.fence, milliseconds=60_000)):
                 return Verdict.LOST
             return (yield from complete(PostgresJobRows(), lease, None))
+
+        return await self._runner.write(steps)
+
+    async def batch_inside(self, finishes: Sequence[Finish]) -> dict[str, Verdict]:
+        """End many jobs as the transaction of a batch does: all leases locked first, and the held ones ended."""
+        verbs = fenced_verbs(PostgresJobRows())
+
+        def steps() -> Steps[dict[str, Verdict]]:
+            held = yield from verbs.lock_jobs([finish.lease for finish in finishes], 60_000)
+            kept = [finish for finish in finishes if (finish.lease.seq, finish.lease.fence) in held]
+            verdicts = (yield from verbs.finish(kept)) if kept else []
+            return {finish.lease.job_id: verdict for finish, verdict in zip(kept, verdicts, strict=True)}
 
         return await self._runner.write(steps)
 

@@ -10,7 +10,10 @@ from psycopg import AsyncConnection, sql
 from holdfast.model.turn import run_at_of
 
 STATES = ("ready", "scheduled", "blocked", "running", "completed", "failed", "cancelled")
-_TABLES = ("job", *STATES, "key_head", "attempt", "tally", "minute_count")
+_TABLES = (
+    *("job", *STATES, "key_head", "unique_key", "unique_job", "attempt", "tally", "minute_count"),
+    *("parent_link", "parent_change"),
+)
 COUNTS = ("enqueued", "completed", "retried", "failed", "cancelled", "lost")
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -89,22 +92,58 @@ def check_whole(rows: Rows) -> None:
         job = jobs[row["seq"]]
         assert row["run_at"] == run_at_of(job["turn"], job["priority"]), "a scheduled job cannot be found by its turn"
     _check_lines(rows)
+    _check_children(rows)
+    _check_unique(rows)
     _check_attempts(rows)
 
 
 def _check_lines(rows: Rows) -> None:
     """Of each key one job is outside of blocked, the line knows which, and a line without jobs is gone."""
     jobs = {job["seq"]: job for job in rows["job"]}
+    children = {link["child_seq"] for link in rows["parent_link"]}
     heads: dict[str, list[int]] = {}
+    parents = {link["parent_seq"] for link in rows["parent_link"]}
     for row in rows["ready"] + rows["scheduled"] + rows["running"]:
         order_key = jobs[row["seq"]]["order_key"]
-        assert row["keyed"] == (order_key is not None), "the row of a job does not tell whether it has a key"
+        is_followed = order_key is not None or row["seq"] in parents
+        assert row["followed"] or not is_followed, "the row of a job does not tell that it has a key or children"
         if order_key is not None:
             heads.setdefault(order_key, []).append(row["seq"])
     assert heads == {line["order_key"]: [line["head_seq"]] for line in rows["key_head"]}, "a line and its head differ"
     keys = {line["key_id"]: line["order_key"] for line in rows["key_head"]}
     for row in rows["blocked"]:
+        if row["key_id"] == 0:
+            assert row["seq"] in children, "a job waits for parents that it does not have"
+            continue
         assert keys.get(row["key_id"]) == jobs[row["seq"]]["order_key"], "a job waits in no line, or in a wrong one"
+
+
+def _check_children(rows: Rows) -> None:
+    """A child is blocked only while a parent has not ended, or while it is recorded that somebody will look at it."""
+    ended = {row["seq"] for state in ("completed", "failed", "cancelled") for row in rows[state]}
+    recorded = {row["seq"] for row in rows["parent_change"]}
+    parents: dict[int, set[int]] = {}
+    for link in rows["parent_link"]:
+        parents.setdefault(link["child_seq"], set()).add(link["parent_seq"])
+    waiting = {row["seq"] for row in rows["blocked"] if row["key_id"] == 0}
+    for child in waiting:
+        family = parents[child]
+        assert family - ended or recorded & {child, *family}, f"nobody will tell {child} that its parents have ended"
+    # Those that were deleted, or failed and were retried, had ended when the child was released.
+    ended |= {row["seq"] for row in rows["attempt"] if row["outcome"] == "failed"}
+    unfinished = {job["seq"] for job in rows["job"]} - ended
+    for row in rows["ready"] + rows["scheduled"] + rows["running"] + rows["completed"]:
+        assert not parents.get(row["seq"], set()) & unfinished, f"job {row['seq']} does not wait for its parents"
+
+
+def _check_unique(rows: Rows) -> None:
+    """Of the jobs with one key that are to be unique until they have ended, one has not."""
+    keys = {row["id"]: row["unique_key"] for row in rows["unique_job"] if row["unique_scope"] == "unfinished"}
+    ids = {job["seq"]: job["id"] for job in rows["job"]}
+    assert {row["id"] for row in rows["unique_job"]} <= set(ids.values()), "a unique key is left of a job that is gone"
+    unfinished = [ids[row["seq"]] for state in ("ready", "scheduled", "blocked", "running") for row in rows[state]]
+    held = [keys[job_id] for job_id in unfinished if job_id in keys]
+    assert len(held) == len(set(held)), "two unfinished jobs have one unique key"
 
 
 def _check_attempts(rows: Rows) -> None:
@@ -126,7 +165,8 @@ def observed(rows: Rows) -> dict[str, Any]:
     """Return what can be told of the store, without seqs and fences, which are its own affair."""
     attempts: dict[int, list[tuple[int, str, str]]] = {job["seq"]: [] for job in rows["job"]}
     for row in rows["attempt"]:
-        attempts[row["seq"]].append((row["attempt"], row["worker_id"], row["outcome"]))
+        outcome = "rescued" if row["outcome"] == "lost" else row["outcome"]  # as the views call it
+        attempts[row["seq"]].append((row["attempt"], row["worker_id"], outcome))
     standing = {row["seq"]: (state, row) for state in STATES for row in rows[state]}
     seen: dict[str, Any] = {}
     for job in rows["job"]:
@@ -134,6 +174,7 @@ def observed(rows: Rows) -> dict[str, Any]:
         seen[job["id"]] = {
             "state": state,
             "turn": job["turn"],
+            "payload": job["payload"],
             "attempt": row["attempt"],
             "attempts": sorted(attempts[job["seq"]]),
             **_particulars(state, row),
@@ -141,7 +182,9 @@ def observed(rows: Rows) -> dict[str, Any]:
     counted = {name: sum(row[name] for row in rows["tally"] + rows["minute_count"]) for name in COUNTS}
     ids = {job["seq"]: job["id"] for job in rows["job"]}
     waiting = [ids[row["seq"]] for row in sorted(rows["blocked"], key=lambda row: int(row["place"]))]
-    return {"jobs": seen, "counts": counted, "waiting": waiting}
+    # A key whose job is gone is free: its row may stay.
+    keys = {(row["unique_key"], row["id"]) for row in rows["unique_key"] if row["id"] in seen}
+    return {"jobs": seen, "counts": counted, "waiting": waiting, "unique": keys}
 
 
 def _particulars(state: str, row: dict[str, Any]) -> dict[str, Any]:

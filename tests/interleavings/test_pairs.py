@@ -14,6 +14,18 @@ from _pytest.mark.structures import ParameterSet
 from tests.interleavings.conftest import Explore
 
 TOGETHER = {
+    "limited": ["claim", "cancel", "enqueue third"],
+    "limited full": [
+        "claim",
+        "complete",
+        "retried",
+        "failed",
+        "release",
+        "rescue",
+        "reset",
+        "cancel",
+        "stale complete",
+    ],
     "absent": ["enqueue", "enqueue both", "enqueue both, second first", "claim", "cancel", "retry"],
     "ready": [
         *("claim", "cancel", "enqueue", "retry", "promote", "reset", "rescue"),
@@ -30,7 +42,10 @@ TOGETHER = {
     "completed": ["delete", "prune", "enqueue", "cancel", "retry", "reset", "complete", "verify", "claim"],
     "failed": ["delete", "prune", "retry", "reset", "cancel", "enqueue", "claim", "failed", "complete"],
     "cancelled": ["delete", "prune", "retry", "cancel", "enqueue", "claim", "retried"],
-    "two": ["complete mixed", "retried mixed", "release both", "rescue", "claim", "cancel", "cancel both"],
+    "two": [
+        *("complete mixed", "retried mixed", "release both", "rescue", "claim", "cancel", "cancel both"),
+        *("batch inside", "mixed batch inside", "extend many"),
+    ],
 }
 # Who changes a line, and who else is about: each of the first with all of both.
 AROUND_LINES = {
@@ -46,7 +61,61 @@ AROUND_LINES = {
     "line at last": (["rescue"], ["rescue worker", "release", "complete", "cancel second", "enqueue third"]),
     "line ready": (["cancel", "cancel both", "enqueue third"], ["cancel second", "claim", "enqueue x, y", "reset"]),
     "line failed": (["retry", "enqueue third"], ["delete", "cancel both", "prune", "cancel", "cancel second", "claim"]),
-    "lines": (["complete x, y", "failed y, x"], ["rescue", "enqueue fourth", "cancel second", "cancel"]),
+    "lines": (
+        ["complete x, y", "failed y, x"],
+        ["rescue", "enqueue fourth", "cancel second", "cancel", "batch inside"],
+    ),
+}
+# The same for unique keys.
+AROUND_UNIQUE_KEYS = {
+    "no key": (["enqueue u", "enqueue u, v"], ["enqueue u too", "enqueue v, u", "replace u too", "refuse u", "claim"]),
+    "key ready": (["enqueue u while waiting", "replace u"], ["replace u too", "claim", "cancel", "refuse u"]),
+    "key in line": (["replace u"], ["replace u too", "claim", "cancel", "enqueue third"]),
+    "key due": (["enqueue u while waiting", "replace u"], ["promote", "replace u too", "cancel", "claim"]),
+    "key running": (
+        ["enqueue u while waiting", "replace u"],
+        ["retried", "complete", "complete inside", "release", "rescue", "failed", "replace u too"],
+    ),
+    "key running to its end": (
+        ["enqueue u", "complete, then enqueue u"],
+        ["enqueue u too", "complete", "complete inside", "failed", "retried", "replace u", "cancel", "rescue"],
+    ),
+    "key failed": (["enqueue u", "retry"], ["enqueue u too", "enqueue v, u", "retry", "delete", "prune", "replace u"]),
+}
+
+# Parents and children: as above.
+AROUND_FAMILIES = {
+    "running": (
+        ["enqueue child", "enqueue family"],
+        [
+            *("complete", "complete inside", "retried", "failed", "release", "rescue", "reset", "cancel", "claim"),
+            *("stale complete", "complete, then enqueue", "extend many", "cancel both"),
+        ],
+    ),
+    "ready": (["enqueue child"], ["claim", "cancel"]),
+    "due": (["enqueue child"], ["promote", "cancel"]),
+    "failed": (["enqueue child"], ["retry", "prune", "cancel"]),
+    "completed": (["enqueue child"], ["retry", "cancel", "complete"]),
+    "two": (["enqueue child of both"], ["complete mixed", "retried mixed", "release both", "cancel both", "rescue"]),
+    "family": (
+        ["complete", "failed", "cancel both", "cancel child"],
+        ["complete second", "failed second", "complete x, y", "settle", "enqueue grandchild", "complete inside"],
+    ),
+    "family ended": (["settle", "cancel child", "enqueue grandchild"], ["settle", "claim", "retry child", "delete"]),
+    "family failed": (
+        ["retry", "settle", "retry child", "enqueue grandchild"],
+        ["complete second", "failed second", "cancel child", "prune", "delete", "enqueue child of both"],
+    ),
+    "family with key": (["retry", "retry child"], ["enqueue u", "settle", "cancel child", "delete"]),
+    "family with key retried": (
+        ["settle", "enqueue u"],
+        ["settle", "retry child", "cancel child", "enqueue v, u", "replace u", "claim"],
+    ),
+    "key ready": (["enqueue child with u", "enqueue child with v"], ["replace u", "replace u, enqueue v", "claim"]),
+    "family in line": (
+        ["complete", "failed", "enqueue child of both"],
+        ["enqueue third", "cancel second", "settle", "cancel child", "complete inside"],
+    ),
 }
 
 
@@ -55,14 +124,17 @@ AROUND_LINES = {
 USUAL = {
     *("enqueue", "enqueue both", "claim", "extend many", "complete", "complete inside", "retried", "release", "rescue"),
     *("promote", "cancel", "stale complete", "stale extend many", "stale complete inside"),
-    *("enqueue third", "complete x, y", "complete mixed"),
+    *("enqueue third", "complete x, y", "complete mixed", "batch inside", "mixed batch inside"),
+    *("enqueue u", "enqueue u too", "enqueue u while waiting", "replace u", "replace u too", "retry"),
+    *("enqueue child", "enqueue child of both", "complete second", "failed", "settle", "enqueue grandchild"),
 }
 
 
 def _pairs() -> Iterator[tuple[str, tuple[str, str]]]:
     for state, names in TOGETHER.items():
         yield from ((state, pair) for pair in combinations_with_replacement(names, 2))
-    for state, (first, others) in AROUND_LINES.items():
+    around = [*AROUND_LINES.items(), *AROUND_UNIQUE_KEYS.items(), *AROUND_FAMILIES.items()]
+    for state, (first, others) in around:
         yield from ((state, pair) for pair in [*combinations_with_replacement(first, 2), *product(first, others)])
 
 
@@ -91,11 +163,22 @@ def test_sides_that_wait_for_each_other_are_broken_off_and_come_through(explore:
     assert seen.broken_off
 
 
+def test_a_child_whose_parent_is_being_replaced_and_the_replacement_come_through(explore: Explore) -> None:
+    """A parent that waits is locked before the unique keys of its children, but after its own by a replacement.
+
+    One order for both is not possible: a handler has locked its own row before it takes a key.
+    """
+    seen = explore("key ready", ["enqueue child with v", "replace u, enqueue v"])
+    assert seen.waited
+    assert seen.broken_off
+
+
 @pytest.mark.parametrize(
     ("state", "names"),
     [
         ("no line", ("enqueue y", "enqueue y, x", "enqueue x, y")),
         ("lines", ("enqueue x, y", "complete x, y", "enqueue y")),
+        ("no key", ("enqueue u", "enqueue v, u", "enqueue u, v")),
     ],
     ids=str,
 )

@@ -71,6 +71,8 @@ class Gate:
 class GatedRunner:
     """A runner on one connection: each statement is a step, and so is the end of a transaction."""
 
+    joins = False  # in no handler's transaction
+
     def __init__(
         self, connection: AsyncConnection[Any], statements: Statements, gate: Gate, *, commits: bool = True
     ) -> None:

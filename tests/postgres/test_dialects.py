@@ -17,8 +17,8 @@ from holdfast.backends.sqlite.schema import MIGRATIONS
 from holdfast.backends.sqlite.statements import STATEMENTS
 from holdfast.store.backend import Backend
 
-# Statements whose columns are not read: the dialects return what is cheapest.
-UNREAD = {"lock_lease", "lock_share", "next_place"}
+# Statements whose columns are not read, or only the first: the dialects return what is cheapest.
+UNREAD = {"lock_batch", "lock_lease", "lock_share", "next_place"}
 
 
 def columns_on_sqlite(name: str, connection: sqlite3.Connection) -> list[str]:

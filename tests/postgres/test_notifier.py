@@ -111,6 +111,7 @@ async def test_a_listener_whose_link_fell_silent_notices_it_by_its_probe_and_lis
     proxy.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["connecting", "listening"])
 async def test_whoever_ends_to_listen_is_not_held_up_by_a_server_that_does_not_answer(url: str, step: str):
     proxy = Proxy(url)
@@ -130,6 +131,7 @@ async def test_whoever_ends_to_listen_is_not_held_up_by_a_server_that_does_not_a
     proxy.close()
 
 
+@pytest.mark.slow
 async def test_the_event_loop_goes_on_while_a_store_is_closed_whose_server_does_not_answer(url: str):
     proxy = Proxy(url)
     backend = open_backend(proxy.url)

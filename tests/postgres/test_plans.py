@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -20,7 +21,7 @@ from holdfast.store.values import ClaimRequest
 
 pytestmark = pytest.mark.new_schema  # one that was used before has statistics, and empty pages
 
-BIG = ("job", "ready", "scheduled", "completed", "blocked", "key_head")
+BIG = ("job", "ready", "scheduled", "completed", "blocked", "key_head", "unique_key", "unique_job")
 CLAIM: dict[str, object] = {
     "worker_id": "w",
     "tasks": ["greet"],
@@ -34,9 +35,14 @@ CLAIM: dict[str, object] = {
     "floor_seqs": [],
 }
 SOME = [*range(1, 501)]
+IDS = [f"018f0000-0000-7000-8000-{number:012x}" for number in SOME]
+NAMES = {"task": ["greet"] * 500, "unique_key": [str(number) for number in SOME]}
+CLAIMS = json.dumps(
+    [{"task": "greet", "unique_key": str(n), "id": IDS[n - 1], "unique_scope": "waiting", "period": None} for n in SOME]
+)
 HOT: dict[str, dict[str, object]] = {
     "claim": CLAIM,
-    "complete": {"seqs": SOME, "fences": SOME, "results": None, "number": 500, "keyed": False},
+    "complete": {"seqs": SOME, "fences": SOME, "results": None, "number": 500, "followed": False},
     "lock_order_keys": {"seqs": SOME},
     "bring_up": {"key_ids": SOME},
     "set_heads": {"key_ids": SOME, "seqs": SOME},
@@ -53,7 +59,7 @@ HOT: dict[str, dict[str, object]] = {
         "excused": SOME,
         "interrupted": SOME,
         "lost": SOME,
-        "keyed": [False] * 500,
+        "followed": [False] * 500,
     },
     "lock_job": {"id": "018f0000-0000-7000-8000-000000000000"},
     "lock_expired": {"longest": 1, "limit": 500},
@@ -70,6 +76,30 @@ HOT: dict[str, dict[str, object]] = {
     "lock_completed": {"seqs": SOME, "keep": 1},
     "prune_completed": {"seqs": SOME},
     "prune_jobs": {"seqs": SOME},
+    "take_unique_keys": {
+        **NAMES,
+        "id": IDS,
+        "unique_scope": ["waiting"] * 500,
+        "period": [None] * 500,
+        "again": False,
+    },
+    "lock_unique_keys": {"claims": CLAIMS},
+    "unique_holders": {"claims": CLAIMS},
+    "hold_unique_keys": {
+        **NAMES,
+        "id": IDS,
+        "unique_scope": ["waiting"] * 500,
+        "until_at": [None] * 500,
+        "replaced_by": [None] * 500,
+    },
+    "drop_unique_keys": {**NAMES, "id": IDS},
+    "drop_keys_of_pruned": {**NAMES, "id": IDS},
+    "prune_unique_keys": {"limit": 500},
+    "add_unique_jobs": {**NAMES, "id": IDS, "unique_scope": ["waiting"] * 500},
+    "drop_unique_jobs": {"id": IDS},
+    "unique_among": {"seqs": SOME},
+    "lock_waiting": {"id": IDS[0]},
+    "set_arguments": {"seq": SOME, "turn": SOME, "payload": ["{}"] * 500},
 }
 FILL = """
 insert into {s}.queue (queue) values ('default');
@@ -82,6 +112,9 @@ insert into {s}.completed (seq, fence, worker_id, attempt, started_at, finished_
 select seq, seq, 'w', 1, 1, 1 from {s}.job;
 insert into {s}.key_head (queue, order_key, head_seq) select 'default', seq::text, seq from {s}.job;
 insert into {s}.blocked (seq, key_id, place) select seq, seq % 5000 + 1, seq from {s}.job;
+insert into {s}.unique_key (task, unique_key, id, unique_scope, until_at)
+select 'greet', seq::text, id, 'period', seq from {s}.job;
+insert into {s}.unique_job (id, task, unique_key, unique_scope) select id, 'greet', seq::text, 'period' from {s}.job;
 insert into {s}.running (seq, lane_id, fence, worker_id, lease_until, lease_span, started_at, attempt, excused,
     interrupted, lost, isolated) select seq, 1, seq, 'w', 1, 1, 1, 1, 0, 0, 0, false from {s}.job limit 2000;
 """
@@ -213,3 +246,13 @@ async def test_a_plan_that_was_kept_from_empty_tables_does_not_read_full_ones_wh
             assert "Seq Scan on ready" not in plan
             assert "Tid Scan on ready" in plan
     pools.close()
+
+
+async def test_counting_up_to_a_limit_reads_no_more_rows_however_many_there_are(
+    url: str, connection: psycopg.Connection, statistics: str
+):
+    schema = parts_of(url)[1]
+    _fill(connection, schema, statistics, 20_000)
+    connection.execute("set enable_seqscan = off; set enable_bitmapscan = off")  # as in sessions of the store
+    assert _rows_read(connection, schema, "queues", {"most": 100}) < 1_000
+    assert _rows_read(connection, schema, "waiting_tasks", {}) < 10

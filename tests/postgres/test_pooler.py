@@ -16,7 +16,7 @@ from holdfast.model.job import JobState
 from holdfast.model.outcome import Completed
 from holdfast.store.backend import Backend
 from holdfast.store.values import Finish, JobFilter, Verdict
-from holdfast.testing.conformance.base import LEASE, a_job, claim, hold_one, in_extender
+from holdfast.testing.conformance.base import LEASE, a_job, claim, hold_one, in_extender, result_of
 from holdfast.testing.stores import open_store
 
 
@@ -54,7 +54,7 @@ async def test_transactions_and_extensions_work_through_it(pooler: str):
         async with backend.transactions.begin(job.lease, limit=timedelta(seconds=10)) as transaction:
             assert (await in_extender(backend, lambda extender: extender.extend([job.lease], LEASE))).lost == []
             assert await transaction.complete(job.lease, '"paid"') is Verdict.DONE
-        assert await backend.jobs.result(job.id) == '"paid"'
+        assert await result_of(backend, job.id) == '"paid"'
 
 
 async def test_prepared_statements_are_not_used_there_and_are_used_where_the_session_is_our_own(pooler: str, url: str):

@@ -18,7 +18,7 @@ from holdfast.model.job import JobState, NewJob
 from holdfast.model.outcome import Completed
 from holdfast.store.backend import Backend
 from holdfast.store.values import Finish, Standing, Verdict
-from holdfast.testing.conformance.base import FAILURE, OUTCOMES, a_job, claim, hold_one, state_of
+from holdfast.testing.conformance.base import FAILURE, OUTCOMES, a_job, claim, hold_one, result_of, state_of
 from holdfast.testing.conformance.notify import waker
 
 
@@ -91,7 +91,7 @@ async def test_a_completion_is_safe_to_repeat_and_a_stale_fence_completes_nothin
     ]
     assert await verbs.finish([Finish(held.lease, Completed('"paid"'))]) == [Verdict.DONE]
     await caller.commit()
-    assert await backend.jobs.result(held.id) == '"paid"'
+    assert await result_of(backend, held.id) == '"paid"'
 
 
 async def test_what_a_job_carries_comes_out_as_it_was_put_in(backend: Backend, caller: Caller):
@@ -255,7 +255,7 @@ async def test_a_schema_that_is_not_installed_there_is_told(backend: Backend, ur
 
 
 async def _identify(backend: Backend, caller: Caller) -> None:
-    await backend.transactions.join(caller.using).result(a_job().id)
+    await backend.transactions.join(caller.using).outstanding(["any"], None)
 
 
 async def test_all_other_verbs_run_there_too(backend: Backend, caller: Caller):

@@ -26,7 +26,7 @@ SETTINGS = {
     "full_page_writes": "off",
     "jit": "off",
     "shared_buffers": "128MB",
-    "max_connections": "200",
+    "max_connections": "300",
     "max_wal_size": "512MB",
     "logging_collector": "off",
 }

@@ -47,7 +47,7 @@ PLANNED: dict[str, dict[str, Any]] = {
     "leave_front": {"lane_id": 1, "turn": 1, "seq": 1},
     "claimable_lanes": {"tasks": "[]", "queues": None},
     "complete_many": {"seqs": "[]", "fence": 1, "now": 1},
-    "leave_completed": {"seqs": "[]", "fence": 1, "keyed": 0},
+    "leave_completed": {"seqs": "[]", "fence": 1, "followed": 0},
     "held_under": {"seqs": "[]", "fence": 1},
     "lock_leases": {"seqs": "[]", "fences": "[]", "now": 1},
     "ended": {"seqs": "[]", "fences": "[]"},
@@ -107,3 +107,38 @@ async def test_a_ready_row_without_its_job_breaks_no_claim(tmp_path):
         assert await claim(backend) == []
         await enqueue(backend, kept := a_job("kept"))
         assert [job.id for job in await claim(backend)] == [kept.id]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("queues", {"most": 100, "now": 1, "priority_step": 1}),
+        ("waiting_tasks", {}),
+        ("jobs_ahead", {"turn": 2**62, "seq": 1, "limit": 100}),
+    ],
+)
+async def test_counting_up_to_a_limit_costs_the_same_however_many_jobs_there_are(tmp_path, name, parameters):
+    path = tmp_path / "jobs.db"
+
+    def steps() -> int:
+        counted = 0
+
+        def step() -> None:
+            nonlocal counted
+            counted += 1
+
+        with connected(path) as connection:
+            connection.set_progress_handler(step, 10)
+            connection.execute(STATEMENTS[name], parameters).fetchall()
+        return counted
+
+    async with App(f"sqlite:///{path}") as app:
+        task = app.task(_noop)
+        await task.enqueue_many([()] * 200)
+        await task.options(delay=60).enqueue_many([()] * 200)
+        few = steps()
+        await task.enqueue_many([()] * 5_000)
+        await task.options(delay=60).enqueue_many([()] * 5_000)
+        many = steps()
+    assert few > 1
+    assert many <= few * 1.1

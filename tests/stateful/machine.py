@@ -14,10 +14,27 @@ from typing import Any, NamedTuple, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.stateful.drawn import (
+    ALL,
+    LIMITED,
+    QUEUES,
+    TASKS,
+    TICK,
+    WORKERS,
+    durations,
+    new_jobs,
+    outcomes,
+    some_limits,
+    some_queues,
+    some_tasks,
+)
+from tests.stateful.seen import counted, in_use, seen, told
 
-from holdfast.errors import JobNotFound
-from holdfast.model.job import JobState, Lease, LeasedJob, NewJob
-from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Lost, Outcome, Retried, Snoozed
+from holdfast.errors import JobNotFound, UniqueConflict
+from holdfast.model.conditions import Conditions, UniqueScope
+from holdfast.model.job import JobState, Lease, NewJob, parents_of
+from holdfast.model.limits import Limit, LimitKey
+from holdfast.model.outcome import Outcome
 from holdfast.store.backend import Backend
 from holdfast.store.values import ClaimRequest, Finish, Outstanding, QueueView, Retention
 from holdfast.testing.clock import ManualClock
@@ -25,33 +42,6 @@ from holdfast.testing.reference import Reference, ReferenceBackend, views
 from holdfast.testing.stores import open_store
 
 T = TypeVar("T")
-QUEUES = ("mail", "sale")
-TASKS = ("greet", "charge")
-WORKERS = ("worker-a", "worker-b")
-KEYS = ("x", "y")
-ALL = 10_000
-FAILURE = Failure(error_class="ValueError", message="no")
-TICK = timedelta(microseconds=1)
-
-seconds = st.sampled_from([0, 1, 10, 60, 3600]).map(lambda n: timedelta(seconds=n))
-durations = st.sampled_from([5, 30, 120]).map(lambda n: timedelta(seconds=n))
-some_queues = st.sampled_from([None, QUEUES, QUEUES[:1], QUEUES[1:]])
-some_tasks = st.sampled_from([TASKS, TASKS[:1]])
-outcomes: st.SearchStrategy[Outcome] = st.one_of(
-    st.sampled_from([Completed(), Completed('"x"'), Failed(FAILURE), Cancelled("no"), Lost(FAILURE)]),
-    st.builds(Retried, seconds, st.just(FAILURE)),
-    st.builds(Snoozed, seconds),
-)
-new_jobs = st.fixed_dictionaries(
-    {
-        "queue": st.sampled_from(QUEUES),
-        "task": st.sampled_from(TASKS),
-        "priority": st.integers(-2, 2),
-        "max_attempts": st.integers(1, 3),
-        "delay": st.none() | seconds,
-        "order_key": st.none() | st.sampled_from(KEYS),
-    }
-)
 
 
 class Handle(NamedTuple):
@@ -115,6 +105,19 @@ class StoreMachine(RuleBasedStateMachine):
     def job_id(self, data: st.DataObject) -> str:
         return data.draw(st.sampled_from(self.ids), label="job")
 
+    def both_answer(self, verb: str, *arguments: object) -> Any:
+        """Return what a verb answers on both, or the error that it raises on both."""
+        try:
+            expected = getattr(self.model, verb)(*arguments)
+        except (JobNotFound, UniqueConflict) as error:
+            expected = type(error), getattr(error, "job_id", None)
+        try:
+            answer = self.run(getattr(self.store.jobs, verb)(*arguments))
+        except (JobNotFound, UniqueConflict) as error:
+            answer = type(error), getattr(error, "job_id", None)
+        assert answer == expected
+        return answer
+
     # -- what a producer does
 
     @rule(batch=st.lists(new_jobs, min_size=1, max_size=4), data=st.data())
@@ -123,9 +126,25 @@ class StoreMachine(RuleBasedStateMachine):
         for fields in batch:
             repeated = bool(self.ids) and data.draw(st.integers(0, 4), label="repeat") == 0
             job_id = self.job_id(data) if repeated else self.new_id()
-            jobs.append(NewJob(id=job_id, payload="{}", **fields))
-        assert self.run(self.store.jobs.enqueue(jobs)) == self.model.enqueue(jobs)
+            jobs.append(NewJob(id=job_id, **fields))
+        self.both_answer("enqueue", jobs)
         self.ids = list(dict.fromkeys(self.ids + [job.id for job in jobs]))
+
+    @precondition(lambda self: self.ids)
+    @rule(batch=st.lists(new_jobs, min_size=1, max_size=4), data=st.data())
+    def enqueue_children(self, batch: list[dict[str, Any]], data: st.DataObject) -> None:
+        new = [self.new_id() for _ in batch]
+        jobs: list[NewJob] = []
+        for fields, job_id in zip(batch, new, strict=True):
+            earlier = self.ids + new[: new.index(job_id)]
+            parents = data.draw(st.lists(st.sampled_from(earlier), max_size=3), label="parents")
+            run_anyway = data.draw(st.booleans(), label="run anyway")
+            # Without a unique key if it may be a parent in this call: then its children wait for the job that is kept.
+            unique = fields["conditions"] and fields["conditions"].unique if job_id == new[-1] else None
+            after = Conditions(unique=unique, after=tuple(parents), run_anyway=run_anyway)
+            jobs.append(NewJob(id=job_id, **{**fields, "conditions": after if parents or unique else None}))
+        if self.both_answer("enqueue", data.draw(st.permutations(jobs), label="order")) != (JobNotFound, None):
+            self.ids += new
 
     # -- what a worker does
 
@@ -136,6 +155,7 @@ class StoreMachine(RuleBasedStateMachine):
         tasks=some_tasks,
         lease=durations,
         isolates=st.booleans(),
+        slots=st.sampled_from([None, None, 0, 1]),
     )
     def claim(
         self,
@@ -145,12 +165,14 @@ class StoreMachine(RuleBasedStateMachine):
         tasks: tuple[str, ...],
         lease: timedelta,
         isolates: bool,
+        slots: int | None,
     ) -> None:
         request = ClaimRequest(
-            worker_id=worker, tasks=tasks, limit=limit, lease=lease, queues=queues, isolates=isolates
+            worker_id=worker, tasks=tasks, limit=limit, lease=lease, queues=queues, isolates=isolates, slots=slots
         )
-        real = self.run(self.store.jobs.claim(request)).jobs
-        model = self.model.claim(request)
+        answer, expected = self.run(self.store.jobs.claim(request)), self.model.claim_within_limits(request)
+        real, model = answer.jobs, expected.jobs
+        assert answer.is_limited == expected.is_limited or len(real) == limit
         assert [told(job) for job in real] == [told(job) for job in model]
         if real:
             (fence,) = {job.fence for job in real}
@@ -248,16 +270,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(data=st.data(), verb=st.sampled_from(["reset", "retry", "cancel"]))
     def by_a_persons_word(self, data: st.DataObject, verb: str) -> None:
         job_id = self.job_id(data)
-        arguments = (job_id, "not wanted") if verb == "cancel" else (job_id,)
-        try:
-            expected = getattr(self.model, verb)(*arguments)
-        except JobNotFound:
-            expected = JobNotFound
-        try:
-            answer = self.run(getattr(self.store.jobs, verb)(*arguments))
-        except JobNotFound:
-            answer = JobNotFound
-        assert answer == expected
+        self.both_answer(verb, *((job_id, "not wanted") if verb == "cancel" else (job_id,)))
 
     @precondition(lambda self: self.ids)
     @rule(data=st.data())
@@ -280,16 +293,46 @@ class StoreMachine(RuleBasedStateMachine):
     def resume(self, queue: str) -> None:
         assert self.run(self.store.queues.resume(queue)) == self.model.resume(queue)
 
+    @rule(task=st.sampled_from(TASKS))
+    def pause_task(self, task: str) -> None:
+        assert self.run(self.store.queues.pause_task(task)) == self.model.pause_task(task)
+
+    @rule(task=st.sampled_from(TASKS))
+    def resume_task(self, task: str) -> None:
+        assert self.run(self.store.queues.resume_task(task)) == self.model.resume_task(task)
+
+    @rule(key=st.sampled_from(LIMITED), limit=some_limits)
+    def limit(self, key: LimitKey, limit: Limit | None) -> None:
+        self.run(self.store.queues.limit(key, limit))
+        self.model.limit(key, limit)
+
     # -- after every step
 
     @invariant()
     def of_each_line_one_job_is_outside_blocked(self) -> None:
         by_order_key: dict[tuple[str, str], list[JobState]] = {}
         for record in self.model.records.values():
-            if record.order_scope is not None and not record.is_final:
+            if record.order_scope is not None and not record.is_final and not record.waits:
                 by_order_key.setdefault(record.order_scope, []).append(record.state)
         for states in by_order_key.values():
             assert sum(state is not JobState.BLOCKED for state in states) == 1
+
+    @invariant()
+    def a_child_starts_only_after_the_end_of_all_its_parents(self) -> None:
+        for record in self.model.records.values():
+            if record.waits:
+                assert record.state is JobState.BLOCKED
+                assert not all(self.model.records[parent_id].is_final for parent_id in parents_of(record.new))
+
+    @invariant()
+    def no_two_unfinished_jobs_have_one_unique_key(self) -> None:
+        """Of jobs that hold their keys until they are finished; others may take such a key in other scopes."""
+        unfinished: dict[tuple[str, str], set[UniqueScope]] = {}
+        for record in self.model.records.values():
+            if record.unique is not None and not record.is_final:
+                scopes = unfinished.setdefault((record.new.task, record.unique.key), set())
+                assert UniqueScope.UNFINISHED not in scopes or record.unique.scope is not UniqueScope.UNFINISHED
+                scopes.add(record.unique.scope)
 
     @invariant()
     def every_job_stands_where_the_model_says(self) -> None:
@@ -317,6 +360,8 @@ class StoreMachine(RuleBasedStateMachine):
         assert [view for view in map(counted, real[0]) if any(view[1:])] == [
             view for view in map(counted, expected) if any(view[1:])
         ]
+        assert in_use(self.run(self.store.insight.tasks())) == in_use(views.tasks(self.model))
+        assert sorted(self.run(self.store.insight.limits())) == sorted(self.model.limit_uses())
         assert real[1:] == (self.model.outstanding(TASKS, None), self.model.outstanding(TASKS[:1], QUEUES[:1]))
 
     async def _counts(self) -> tuple[list[QueueView], Outstanding, Outstanding]:
@@ -325,47 +370,6 @@ class StoreMachine(RuleBasedStateMachine):
             await self.store.jobs.outstanding(TASKS, None),
             await self.store.jobs.outstanding(TASKS[:1], QUEUES[:1]),
         )
-
-
-def told(job: LeasedJob) -> tuple[Any, ...]:
-    """Return what a claim tells of a job, but for seq and fence."""
-    return (
-        job.id,
-        job.queue,
-        job.task,
-        job.priority,
-        job.max_attempts,
-        job.turn,
-        job.enqueued_at,
-        job.attempt,
-        job.excused,
-        job.interrupted,
-        job.lost,
-        job.order_key,
-    )
-
-
-def seen(details: Any) -> tuple[Any, ...]:
-    """Return what is compared of a job after every step."""
-    job, lease = details.job, details.lease
-    held = lease and (
-        lease.worker_id,
-        lease.expires_in,
-        lease.isolated,
-        lease.cancel_asked,
-        lease.percent,
-        lease.note,
-        lease.started_at,
-    )
-    waits = job.state in {JobState.READY, JobState.SCHEDULED, JobState.BLOCKED}
-    due = job.run_at if waits else None
-    stands = (job.id, job.state, job.order_key, job.attempt, due, job.finished_at)
-    return (*stands, details.result, held, len(details.attempts))
-
-
-def counted(view: QueueView) -> tuple[Any, ...]:
-    """Return a queue's counts."""
-    return (view.name, view.paused, view.ready, view.scheduled, view.blocked, view.running, view.failed)
 
 
 __all__ = ["StoreMachine"]

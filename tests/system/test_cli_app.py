@@ -111,3 +111,34 @@ def test_without_an_app_nothing_in_the_current_directory_is_imported(cli):
     for name in ("rich", "click", "psycopg", "asyncio", "msgspec"):
         (cli.directory / f"{name}.py").write_text("raise SystemExit('shadowed')")
     cli.run("schema", "show")
+
+
+@pytest.mark.parametrize("name", ["queue", "calendar"])
+def test_an_app_in_a_file_named_like_a_standard_module_is_refused_with_the_remedy(cli, name):
+    (cli.directory / f"{name}.py").write_text(SHOP, encoding="utf-8")
+    told = cli.run("worker", "run", f"{name}:app", code=78).stderr
+    assert f"{name}.py has the name of a module of Python's standard library: rename it" in told
+
+
+def test_an_app_in_a_file_named_like_an_installed_module_is_refused_with_the_place_of_that(cli):
+    (cli.directory / "rich.py").write_text(SHOP, encoding="utf-8")
+    told = " ".join(cli.run("worker", "run", "rich:app", code=78).stderr.split())
+    assert "rename one of the two" in told
+    assert "rich/__init__.py" in told
+
+
+def test_a_file_beside_the_app_that_hides_a_standard_module_is_named_if_the_import_fails(cli):
+    (cli.directory / "sched.py").write_text("", encoding="utf-8")
+    (cli.directory / "orders.py").write_text("import sched\nsched.scheduler()\n", encoding="utf-8")
+    told = cli.run("worker", "run", "orders:app", code=78).stderr
+    assert "sched.py has the name of a module of Python's standard library: rename it" in told
+
+
+def test_a_program_named_like_a_standard_module_gets_the_remedy(cli):
+    (cli.directory / "queue.py").write_text(SHOP, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "queue.py"],
+        cwd=cli.directory, env=cli.environment({}), capture_output=True, text=True, timeout=20, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "ImportError: queue.py has the name of a module of Python's standard library: rename it" in done.stderr

@@ -85,6 +85,18 @@ def test_several_processes_run_under_a_supervisor(cli):
     assert {job["id"] for job in jobs} == ids
 
 
+def test_the_workers_of_a_supervisor_name_it(cli):
+    cli.enqueue("nap", "seconds=60")
+    settings = ("--processes", "2", "--worker-id", "box", "--drain-timeout", "0")
+    with cli.started("worker", "run", *cli.app, *settings) as supervisor:
+        wait_for_line(supervisor, "the nap has begun")
+        workers = json.loads(cli.run("worker", "list", "--json").stdout)["workers"]
+        supervisor.send_signal(signal.SIGTERM)
+        supervisor.wait(20)
+    (name,) = {worker["supervisor_id"] for worker in workers}
+    assert name.startswith("box.")
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [

@@ -69,8 +69,8 @@ def test_nothing_is_cut_off_on_a_narrow_terminal(shop, width):
 @pytest.mark.parametrize("typed", ["q", "\x03"])
 def test_a_live_frame_is_redrawn_until_a_key_ends_it(cli, words, typed):
     cli.enqueue("charge", "order_id=7")
-    shown = cli.in_terminal(*words, typed=typed, after="ready")
-    assert "orders" in COLOUR.sub("", shown)
+    shown = cli.in_terminal(*words, typed=typed, after="orders")  # the end of the frame: a signal may cut one short
+    assert "ready" in COLOUR.sub("", shown)
     assert re.search(r"\x1b\[(2K|1A|H)", shown), "it was redrawn in place"
 
 

@@ -31,7 +31,7 @@ def test_a_job_that_kills_its_worker_is_failed_and_costs_its_neighbours_nothing(
     innocent, guilty, supervisor = run_beside_the_innocent(ledger, workers, "kill_the_worker", {"how": how})
     assert guilty.job.state == JobState.FAILED
     assert "worker lost" in (guilty.job.reason or "")
-    assert [attempt.outcome for attempt in guilty.attempts] == ["lost"] * 3
+    assert [attempt.outcome for attempt in guilty.attempts] == ["rescued"] * 3
     assert {ledger.used_attempts(job) for job in innocent} == {1}
     number = signal.SIGSEGV if how == "segfault" else signal.SIGKILL
     deaths = [

@@ -31,7 +31,7 @@ def test_a_worker_killed_at_any_point_loses_no_job_and_doubles_no_effect(ledger,
     ledger.assert_once(list(jobs.values()))
     for point, job in jobs.items():
         attempts = ledger.show(job).attempts
-        assert [attempt.outcome for attempt in attempts] == ([] if point == "after_commit" else ["lost"]), point
+        assert [attempt.outcome for attempt in attempts] == ([] if point == "after_commit" else ["rescued"]), point
         assert ledger.used_attempts(job) == 1, point  # to be lost without blame costs no attempt
 
 
@@ -84,7 +84,7 @@ def test_a_killed_job_child_is_followed_by_another_without_its_worker_noticing_m
     barrier.open()
     ledger.completed(job)
     ledger.assert_once([job])
-    assert [attempt.outcome for attempt in ledger.show(job).attempts] == ["lost"]
+    assert [attempt.outcome for attempt in ledger.show(job).attempts] == ["rescued"]
     assert ledger.used_attempts(job) == 2  # it ran alone, so that its end was its own doing
     worker.signal(signal.SIGTERM)
     assert worker.end() == 0

@@ -28,7 +28,7 @@ def test_a_stuck_job_runs_alone_the_next_time_and_is_killed_at_its_limit(ledger,
     assert first != second
     assert ledger.ended(stuck) == JobState.FAILED
     details = ledger.show(stuck)
-    assert [attempt.outcome for attempt in details.attempts] == ["lost", "failed"]
+    assert [attempt.outcome for attempt in details.attempts] == ["rescued", "failed"]
     assert "time limit" in (details.job.reason or "")
     later = ledger.enqueue("pay")
     ledger.completed(later)

@@ -206,7 +206,7 @@ def outstanding_does_not_count_what_runs(patch: Patch) -> None:
 def a_repeated_enqueue_makes_the_job_anew(patch: Patch) -> None:
     real = Reference._enqueue
 
-    def enqueue(model: Reference, job: Any, size: int) -> bool:
+    def enqueue(model: Reference, job: Any, size: int) -> Any:
         known = model.records.pop(job.id, None)
         is_new = real(model, job, size)
         return is_new and known is None

@@ -6,14 +6,15 @@ It is never run. `tests/house/test_types.py` has mypy and pyright check it.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 from typing import Any, assert_type
 
 import psycopg
 
-from holdfast import App, Context, Event, EventContext, Exponential, JobHandle, JobState, TaskHandle
+from holdfast import App, BatchContext, Call, Context, Event, EventContext, Exponential, JobHandle, JobState, TaskHandle
+from holdfast.hooks import HandlerCall, JobEnd, JobStart
 
 app = App("sqlite://")
 
@@ -56,6 +57,19 @@ def only_context(ctx: Context) -> None: ...
 def context_last(order_id: int, ctx: Context) -> None: ...
 
 
+@app.task(batch=100, linger=0.02)
+async def charge_all(ctx: BatchContext[psycopg.AsyncConnection[Any]], calls: list[Call[int]]) -> None:
+    assert_type(ctx.transaction(), AbstractAsyncContextManager[psycopg.AsyncConnection[Any]])
+    for call in calls:
+        assert_type(call.argument, int)
+        call.fail(ValueError("no"))
+        call.fails("no")  # reported
+
+
+@app.task(batch=100)
+def load_all(ctx: BatchContext, calls: Sequence[Call[dict[str, Any]]]) -> None: ...
+
+
 @app.task
 async def on_postgres(ctx: Context[psycopg.AsyncConnection[Any]], order_id: int) -> None:
     assert_type(ctx.transaction(), AbstractAsyncContextManager[psycopg.AsyncConnection[Any]])
@@ -94,10 +108,17 @@ async def accepted() -> None:
     assert_type(await charge.enqueue(7), JobHandle[Receipt])
     assert_type(await charge.enqueue(order_id=7, note="x"), JobHandle[Receipt])
     assert_type(await charge.options(delay=5, run_at=None).enqueue(7), JobHandle[Receipt])
+    assert_type(await charge.options(unique_key="a", unique_for="waiting").enqueue(7), JobHandle[Receipt])
+    await charge.options(unique=True, unique_for=timedelta(hours=1), on_conflict="replace").enqueue(7)
     assert_type(charge.sync.enqueue(7), JobHandle[Receipt])
     assert_type(charge.sync.options(priority=1).enqueue(7), JobHandle[Receipt])
     assert_type(mail.sync.enqueue("a", copies=2), JobHandle[int])
     assert_type(await nothing.enqueue(), JobHandle[str])
+    assert_type(await charge_all.enqueue(7), JobHandle[Any])
+    await charge_all.enqueue(argument=7)
+    await charge_all.enqueue_many([charge_all.call(7)])
+    charge_all.sync.enqueue(7)
+    await load_all.enqueue({"a": 1})
     await load.enqueue({"a": 1})
     await load.enqueue(data={"a": 1})
     await swallow.enqueue(object(), 2)
@@ -130,6 +151,10 @@ async def results(job: JobHandle[Receipt]) -> None:
 
 async def reported(ctx: Context) -> None:
     await charge.enqueue()  # reported
+    await charge_all.enqueue()  # reported
+    await charge_all.enqueue("7")  # reported
+    await charge_all.enqueue(order=7)  # reported
+    await load_all.enqueue(7)  # reported
     await charge.enqueue("7")  # reported
     await charge.enqueue(order=7)  # reported
     await charge.enqueue(7, "x", 3)  # reported
@@ -154,6 +179,9 @@ async def reported(ctx: Context) -> None:
     mail(7)  # reported
     await charge.options(delay="soon").enqueue(7)  # reported
     await charge.options(prioriti=1).enqueue(7)  # reported
+    await charge.options(unique=True, unique_for="ever").enqueue(7)  # reported
+    await charge.options(unique=True, on_conflict="ignore").enqueue(7)  # reported
+    await charge.options(unique_key=7).enqueue(7)  # reported
     await charge.delay(7)  # reported
     charge.sync.apply_async(7)  # reported
     await app.jobs.list("done")  # reported
@@ -191,3 +219,50 @@ def wrong_start(event: Event) -> None: ...
 def on_sqlite(ctx: Context[sqlite3.Connection]) -> None:
     with ctx.sync.transaction() as connection:
         connection.execute("select 1").fetchone()
+
+
+App(broker="redis://localhost")  # reported
+app.send_task("charge", 7)  # reported
+app.job("x").get()  # reported
+
+
+# --- hooks ------------------------------------------------------------------------------------------------------------
+
+
+@app.on("job.end")
+def on_end(end: JobEnd) -> None:
+    assert_type(end.error, BaseException | None)
+
+
+@app.on("job.start")
+async def on_start(start: JobStart) -> None:
+    assert_type(start.job.attempt, int)
+
+
+@app.on("job.start")  # reported
+def on_wrong_value(end: JobEnd) -> None: ...
+
+
+@app.middleware
+def around(call: HandlerCall) -> Iterator[None]:
+    yield
+
+
+@app.middleware
+async def around_async(call: HandlerCall) -> AsyncIterator[None]:
+    yield
+
+
+@app.middleware  # reported
+def around_nothing(call: HandlerCall) -> None: ...
+
+
+def hooks() -> None:
+    app.on("job.fail", on_end)
+    app.on("job.retry", lambda end: str(end.delay))
+    app.on("event.end", lambda end: str(end.consumer))
+    app.on("worker.end", lambda end: str(end.totals))
+    app.on("job.start", on_end)  # reported
+    app.on("job.end", lambda end: str(end.jobs))  # reported
+    app.on("job.ended", on_end)  # reported
+    app.off("job.end", on_end)

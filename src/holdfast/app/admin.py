@@ -14,11 +14,13 @@ from holdfast.app.sync import Blocking, Sync
 from holdfast.errors import ConfigError, OutcomeUnknown
 from holdfast.jobs.enqueue import unknown_enqueue
 from holdfast.model.duration import to_span
+from holdfast.model.explanation import Explanation, explain
 from holdfast.model.ids import check_id, find_by, id_text, new_id
 from holdfast.model.job import JobState, JobStateName, NewJob
+from holdfast.model.limits import Limit, LimitKey, check_limited
 from holdfast.model.names import check_name
 from holdfast.runtime.unknown_queue import unknown_queue
-from holdfast.store.values import Cancellation, Count, JobDetails, JobFilter, JobPage, QueueView
+from holdfast.store.values import Cancellation, Count, JobDetails, JobFilter, JobGraph, JobPage, QueueView
 from holdfast.store.verbs.job_admin import not_found
 
 if TYPE_CHECKING:
@@ -81,6 +83,17 @@ class Jobs:
     async def show(self, job_id: str | UUID) -> JobDetails:
         """Return the details of a job; raises `JobNotFound`."""
         return await (await self._app.opened(install=False)).insight.job(find_by(job_id))
+
+    async def explain(self, job_id: str | UUID) -> Explanation:
+        """Return why a job is not running, as data; raises `JobNotFound`.
+
+        `holdfast job explain` says the same in one sentence.
+        """
+        return explain(await (await self._app.opened(install=False)).insight.job_facts(find_by(job_id)))
+
+    async def graph(self, job_id: str | UUID, *, limit: int = 200) -> JobGraph:
+        """Return the jobs that are connected with this one by `after`, at most `limit`; raises `JobNotFound`."""
+        return await (await self._app.opened(install=False)).insight.graph(find_by(job_id), check_limit(limit))
 
     async def list(
         self,
@@ -217,6 +230,8 @@ class SyncJobs(Sync[Jobs]):
     """`app.jobs.sync`."""
 
     show = Blocking(Jobs.show)
+    explain = Blocking(Jobs.explain)
+    graph = Blocking(Jobs.graph)
     list = Blocking(Jobs.list)
     cancel = Blocking(Jobs.cancel)
     cancel_all = Blocking(Jobs.cancel_all)
@@ -239,9 +254,14 @@ class Queues:
         """The same with blocking calls."""
         return SyncQueues(self, self._app.portal)
 
-    async def list(self) -> Sequence[QueueView]:
-        """List all queues with their counts."""
-        return await (await self._app.opened(install=False)).insight.queues()
+    async def list(self, *, most: int | None = None) -> Sequence[QueueView]:
+        """List all queues with their counts.
+
+        With `most`, counting stops at about so many jobs of each task and state, so that the call stays cheap however
+        many jobs wait; `at_least` of a queue names the states of which there may be more.
+        """
+        limit = None if most is None else check_limit(most)
+        return await (await self._app.opened(install=False)).insight.queues(limit)
 
     async def depth(self, queue: str) -> int:
         """Return how many jobs of the queue wait for a worker: those that are ready, not those scheduled for later."""
@@ -252,7 +272,7 @@ class Queues:
         backend = await self._app.opened(install=False)
         known = {task.queue for task in self._app.tasks}
         if check_name("queue", queue) not in known:
-            known.update(view.name for view in await backend.insight.queues())
+            known.update(view.name for view in await backend.insight.queues(1))
         changed = await backend.queues.pause(queue)
         if queue not in known:
             _logger.warning("paused, but %s", unknown_queue(queue, known))
@@ -262,6 +282,11 @@ class Queues:
         """Allow claims again; False if it was not paused."""
         return await (await self._app.opened(install=False)).queues.resume(check_name("queue", queue))
 
+    async def limit(self, queue: str, limit: Limit | None) -> None:
+        """Set how many jobs of the queue run at once, and at what rate they start; None removes the limit."""
+        key = LimitKey("queue", check_name("queue", queue))
+        await (await self._app.opened(install=False)).queues.limit(key, check_limited(limit))
+
 
 class SyncQueues(Sync[Queues]):
     """`app.queues.sync`."""
@@ -270,3 +295,4 @@ class SyncQueues(Sync[Queues]):
     depth = Blocking(Queues.depth)
     pause = Blocking(Queues.pause)
     resume = Blocking(Queues.resume)
+    limit = Blocking(Queues.limit)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, NoReturn, ParamSpec, Self, TypeVar, Unpack, cast, overload
+from typing import Any, Never, NoReturn, ParamSpec, Self, TypeVar, Unpack, cast, overload
 from uuid import UUID
 
 from holdfast.app.admin import Jobs, Queues, SyncJobs, SyncQueues, check_limit
+from holdfast.app.app_settings import check_queue_limits, check_retention
 from holdfast.app.batch import AsyncBatch, BlockingBatch, open_batch, open_batch_blocking
 from holdfast.app.claim import callers_id, callers_lease, claim_or_release
 from holdfast.app.claimed_job import ClaimedJob, known_tasks
@@ -17,29 +18,37 @@ from holdfast.app.delegate import Delegated
 from holdfast.app.events import AppEvents
 from holdfast.app.job_handle import JobHandle, SyncJob
 from holdfast.app.job_waits import WaitsOfApp
+from holdfast.app.observing import Observing
 from holdfast.app.open import open_backend
 from holdfast.app.retry_unknown import repeat_unknown
+from holdfast.app.schedules import Schedules, SyncSchedules
 from holdfast.app.sync import Blocking, Portal, Sync
+from holdfast.app.task_admin import SyncTasks, TasksOfApp
 from holdfast.app.tasks import TaskDecorator, TaskHandle
 from holdfast.app.workers import AppWorkers
 from holdfast.errors import ConfigError, OutcomeUnknown
+from holdfast.hooks.values import JobEnqueue
 from holdfast.jobs.enqueue_batcher import EnqueueBatcher
-from holdfast.jobs.task import TASK_SETTINGS, Tasks, TaskSettings, make_task
+from holdfast.jobs.task import TASK_SETTINGS, TaskSettings, make_task
 from holdfast.model.allocation import Timing
 from holdfast.model.duration import to_span
 from holdfast.model.ids import id_text
 from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.job import NewJob
+from holdfast.model.limits import Limit
 from holdfast.model.names import check_name
 from holdfast.runtime.executor import Executor
+from holdfast.runtime.other_queues import APP_CALLS, AnswersOtherCalls, on_an_app
+from holdfast.runtime.unawaited import MethodCall, reports_unawaited
 from holdfast.runtime.unknown_settings import refuse_unknown
 from holdfast.store.backend import Backend
 from holdfast.store.url_settings import DEFAULT_URL
-from holdfast.store.values import ClaimRequest, LeaseView, Rescued, Retention, WorkerView
+from holdfast.store.values import ClaimRequest, Enqueued, LeaseView, Rescued, Retention, WorkerView
 from holdfast.streams.consumer import CONSUMER_SETTINGS, Consumers, ConsumerSettings, make_consumer
 from holdfast.streams.node import Node
 from holdfast.worker.job_child.event_children import event_children
 from holdfast.worker.job_child.importing import RegisteredConsumer, remember
+from holdfast.worker.work_log import log_work
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,23 +59,41 @@ _LEASE = timedelta(seconds=30)
 _RESCUE_LIMIT = 1000
 
 
-class App:
+class App(Observing, AnswersOtherCalls):
     """Tasks, consumers and a store. Create one per program, at the top of a module.
 
     `url` names the store; the default is `$HOLDFAST_URL`, then `sqlite:///holdfast.db` in the current directory.
-    Nothing is opened before it is needed. Every async method has a blocking counterpart under `.sync`.
+    `limits` are those of queues; a worker writes them to the store when it starts, if they were changed in the code.
+    Nothing is opened before it is needed. Every async method has a blocking counterpart under `.sync`. The
+    schedules in the code belong to the app of this `name`: different apps that share a store need different names.
     """
 
-    def __init__(self, url: str | None = None, *, retention: Retention | None = None) -> None:
+    _other_calls = APP_CALLS
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        name: str = "app",
+        retention: Retention | None = None,
+        limits: Mapping[str, Limit | None] | None = None,
+        **unknown: Never,
+    ) -> None:
+        refuse_unknown("App", unknown, ("url", "name", "retention", "limits"))
+        super().__init__()
+        self.name = check_name("app", name)
+        log_work(self.hooks)
         self.backend: Backend = open_backend(os.environ.get("HOLDFAST_URL") or DEFAULT_URL if url is None else url)
-        self.tasks = Tasks()
+        self.tasks = TasksOfApp(self)
         self.jobs = Jobs(self)
         self.queues = Queues(self)
+        self.schedules = Schedules(self)
         self.subscribed = Consumers()
         """The consumers that `@app.consumer` has registered."""
         self.consumers = ConsumerDesk(self)
         self.portal = Portal()
-        self.retention = _check_retention(retention)
+        self.retention = check_retention(retention)
+        self.queue_limits = check_queue_limits(limits)
         self._events = AppEvents(self)
         self._workers = AppWorkers(self)
         self._batcher = EnqueueBatcher()
@@ -108,6 +135,7 @@ class App:
 
     async def close(self) -> None:
         """Close the connections of this process; the next call opens them again."""
+        await self.hooks.settle(cancels=True)
         self._opened_in = 0
         await self.backend.close()
 
@@ -120,8 +148,16 @@ class App:
         """Close the store."""
         await self.close()
 
-    async def enqueue_new(self, jobs: Sequence[NewJob], *, using: object = None) -> list[bool]:
+    async def enqueue_new(self, jobs: Sequence[NewJob], *, using: object = None) -> Sequence[Enqueued]:
         """Enqueue jobs that are checked and encoded; in the caller's open transaction if `using` is given."""
+        answers = await self._enqueue_new(jobs, using)
+        if self.hooks.job_enqueue.observers:
+            for job, answer in zip(jobs, answers, strict=True):
+                kept = answer if isinstance(answer, str) else job.id
+                self.hooks.job_enqueue.emit(JobEnqueue(job, kept, created=answer is True))
+        return answers
+
+    async def _enqueue_new(self, jobs: Sequence[NewJob], using: object) -> Sequence[Enqueued]:
         backend = self.backend if self._opened_in == os.getpid() else await self.opened()
         if using is not None:
             return await backend.transactions.join(using).enqueue(jobs)
@@ -138,6 +174,7 @@ class App:
     def task(self, function: Callable[P, R], /) -> TaskHandle[P, R]: ...
     @overload
     def task(self, /, **settings: Unpack[TaskSettings]) -> TaskDecorator: ...
+    @on_an_app
     def task(self, function: Any = None, /, **settings: Unpack[TaskSettings]) -> Any:
         """Register a function as the handler of a task; the settings are those of `TaskSettings`."""
         refuse_unknown("@app.task", settings, TASK_SETTINGS)
@@ -149,8 +186,12 @@ class App:
 
         return register if function is None else register(function)
 
-    async def enqueue(self, task: str, *args: Any, **kwargs: Any) -> JobHandle:
+    schedule = Delegated("schedules", Schedules.schedule)
+
+    @reports_unawaited("nothing was enqueued")
+    async def enqueue(self, call: MethodCall, /, task: str, *args: Any, **kwargs: Any) -> JobHandle:
         """Make a job of a call to a task given by name; raises `TaskNotFound`."""
+        call.is_started = True
         definition = self.tasks.get(task)
         return await TaskHandle(self, definition, definition.handler).enqueue(*args, **kwargs)
 
@@ -169,6 +210,7 @@ class App:
     nodes = Delegated("_events", AppEvents.nodes)
     leader = Delegated("_events", AppEvents.leader)
 
+    @on_an_app
     def consumer(self, name: str, **settings: Unpack[ConsumerSettings]) -> Callable[[H], H]:
         """Register a function, or a class with a method `handle`, as a consumer.
 
@@ -205,7 +247,7 @@ class App:
             remedy = "pass Timing(…), or Timing.for_recovery(<seconds>)"
             raise ConfigError(f"timing must be a Timing, not {timing!r}: {remedy}")
         grace = to_span(stuck_grace, "stuck_grace").total_seconds()
-        return Node(
+        node = Node(
             self.backend,
             list(self.subscribed),
             node_id=node_id,
@@ -213,6 +255,8 @@ class App:
             stuck_grace=grace,
             processes=lambda: event_children(self.backend.full_url),
         )
+        node.hooks = self.hooks
+        return node
 
     # --- workers ----------------------------------------------------------------------------------------------------
 
@@ -290,6 +334,8 @@ class SyncApp(Sync[App]):
 
     jobs: SyncJobs
     queues: SyncQueues
+    schedules: SyncSchedules
+    tasks: SyncTasks
     consumers: SyncConsumers
     opened = Blocking(App.opened)
     enqueue = Blocking(App.enqueue)
@@ -351,10 +397,3 @@ class SyncApp(Sync[App]):
 
 def _never() -> bool:
     return False
-
-
-def _check_retention(retention: Retention | None) -> Retention:
-    if retention is not None and not isinstance(cast("object", retention), Retention):
-        remedy = "pass Retention(completed=timedelta(days=7)), or leave it out"
-        raise ConfigError(f"retention must be a Retention, not {retention!r}: {remedy}")
-    return retention or Retention()

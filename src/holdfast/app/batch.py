@@ -20,8 +20,6 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
-    AsyncExitStack,
-    ExitStack,
     asynccontextmanager,
     contextmanager,
 )
@@ -33,7 +31,7 @@ from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown
 from holdfast.jobs.effect import transaction_limit
 from holdfast.model.isolation import Isolation, check_isolation
 from holdfast.model.outcome import Completed, Outcome
-from holdfast.runtime.effect import refuse_nested, still_unknown
+from holdfast.runtime.effect import refuse_nested, settle_children, still_unknown
 from holdfast.runtime.failpoint import failpoint
 from holdfast.runtime.payload import encode_result_or_reason
 from holdfast.store.backend import Backend, Transaction
@@ -110,8 +108,9 @@ async def open_batch(app: App, jobs: Sequence[ClaimedJob], isolation: Isolation)
     refuse_nested(backend)
     finishes: list[Finish] = []
     try:
-        async with AsyncExitStack() as stack:
-            batch = await _begin(backend, jobs, isolation, stack)
+        leases = [job.job.lease for job in jobs]
+        async with backend.transactions.begin_many(leases, limit=_limit(jobs), isolation=isolation) as transaction:
+            batch = _sorted(transaction, jobs)
             failpoint("before_effect")
             try:
                 yield batch
@@ -119,9 +118,12 @@ async def open_batch(app: App, jobs: Sequence[ClaimedJob], isolation: Isolation)
                 batch.close()
             failpoint("after_effect")
             finishes = batch.finishes
-            await _write(backend, finishes)
+            if finishes:
+                _check_written(finishes, await transaction.finish(finishes))
             failpoint("before_commit")
         failpoint("after_commit")
+        if transaction.concerns_children:
+            await settle_children(backend)
     except OutcomeUnknown as unknown:
         with still_unknown(unknown):
             if not await _was_committed(backend, finishes):
@@ -138,8 +140,10 @@ def open_batch_blocking(app: App, jobs: Sequence[ClaimedJob], isolation: Isolati
     refuse_nested(backend)
     finishes: list[Finish] = []
     try:
-        with ExitStack() as stack:
-            batch = _begin_blocking(app, backend, jobs, isolation, stack)
+        leases = [job.job.lease for job in jobs]
+        opening = backend.transactions.begin_many_blocking(leases, limit=_limit(jobs), isolation=isolation)
+        with opening as transaction:
+            batch = _sorted(transaction, jobs)
             failpoint("before_effect")
             try:
                 yield batch
@@ -147,9 +151,12 @@ def open_batch_blocking(app: App, jobs: Sequence[ClaimedJob], isolation: Isolati
                 batch.close()
             failpoint("after_effect")
             finishes = batch.finishes
-            call(_write(backend, finishes))
+            if finishes:
+                _check_written(finishes, transaction.finish(finishes))
             failpoint("before_commit")
         failpoint("after_commit")
+        if transaction.concerns_children:
+            call(settle_children(backend))
     except OutcomeUnknown as unknown:
         with still_unknown(unknown):
             if not call(_was_committed(backend, finishes)):
@@ -168,52 +175,20 @@ def _check(app: App, jobs: Sequence[ClaimedJob]) -> None:
         raise ConfigError(message)
 
 
-async def _begin(backend: Backend, jobs: Sequence[ClaimedJob], isolation: Isolation, stack: AsyncExitStack) -> Batch:
-    """Open the transaction under the first valid lease, and check the others."""
-    for number, job in enumerate(jobs):
-        try:
-            opening = backend.transactions.begin(job.job.lease, limit=_limit(jobs), isolation=isolation)
-            transaction = await stack.enter_async_context(opening)
-        except LeaseLost:
-            continue
-        return await _sorted(backend, transaction, jobs, number)
-    raise _all_lost(jobs)
-
-
-def _begin_blocking(
-    app: App, backend: Backend, jobs: Sequence[ClaimedJob], isolation: Isolation, stack: ExitStack
-) -> Batch:
-    for number, job in enumerate(jobs):
-        try:
-            opening = backend.transactions.begin_blocking(job.job.lease, limit=_limit(jobs), isolation=isolation)
-            transaction = stack.enter_context(opening)
-        except LeaseLost:
-            continue
-        return app.portal.call(_sorted(backend, transaction, jobs, number))
-    raise _all_lost(jobs)
-
-
 def _limit(jobs: Sequence[ClaimedJob]) -> timedelta:
     return min(transaction_limit(job.span) for job in jobs)
 
 
-async def _sorted(backend: Backend, transaction: Transaction, jobs: Sequence[ClaimedJob], first: int) -> Batch:
-    """Return the batch: the leases of jobs before `first` are lost, those after it are verified."""
-    held, lost = [jobs[first]], list(jobs[:first])
-    for job in jobs[first + 1 :]:
-        is_held = await backend.jobs.verify(job.job.lease) is Standing.HELD  # joins the open transaction
-        (held if is_held else lost).append(job)
+def _sorted(transaction: Transaction, jobs: Sequence[ClaimedJob]) -> Batch:
+    """Return the batch: the jobs whose leases the transaction holds, and the others."""
+    held, lost = list[ClaimedJob](), list[ClaimedJob]()
+    for job in jobs:
+        lease = job.job.lease
+        (held if (lease.seq, lease.fence) in transaction.held else lost).append(job)
     return Batch(transaction.connection, held, lost)
 
 
-def _all_lost(jobs: Sequence[ClaimedJob]) -> LeaseLost:
-    return LeaseLost(f"none of the {len(jobs)} jobs is leased any more: their leases have expired or were revoked")
-
-
-async def _write(backend: Backend, finishes: list[Finish]) -> None:
-    if not finishes:
-        return
-    verdicts = await backend.jobs.finish(finishes)  # joins the open transaction
+def _check_written(finishes: list[Finish], verdicts: list[Verdict]) -> None:
     lost = [finish.lease.job_id for finish, verdict in zip(finishes, verdicts, strict=True) if verdict is Verdict.LOST]
     if lost:
         message = f"{len(lost)} jobs of the batch, the first {lost[0]}, are no longer leased. Nothing was written"

@@ -13,6 +13,7 @@ from holdfast.errors import CategoryNotFound, ConfigError, OutcomeUnknown
 from holdfast.model.duration import to_span
 from holdfast.model.event import MAX_PARTITIONS, Appended
 from holdfast.model.names import check_name
+from holdfast.runtime.unawaited import MethodCall, reports_unawaited
 from holdfast.store.stream_values import CategoryView, LeaderView, NodeView
 from holdfast.streams.append import new_events
 from holdfast.streams.consumer import check_stream
@@ -44,8 +45,11 @@ class AppEvents:
         """List all categories."""
         return await (await self._app.opened(install=False)).streams.events.categories()
 
-    async def append(
+    @reports_unawaited("nothing was appended")
+    async def append(  # noqa: PLR0913 - the caller does not pass `call`
         self,
+        call: MethodCall,
+        /,
         category: str,
         *,
         stream: str,
@@ -62,15 +66,18 @@ class AppEvents:
         `expected_version` is the version that the stream must have (0: no event yet); `VersionConflict` carries the
         actual one. `event_id` (a UUID) makes an append safe to repeat. `using` joins the caller's open transaction.
         """
+        call.is_started = True
         event = {"stream": stream, "name": name, "payload": payload, "headers": headers}
         event |= {"expected_version": expected_version, "event_id": event_id}
         (appended,) = await self.append_many(category, [event], using=using)
         return appended
 
+    @reports_unawaited("nothing was appended")
     async def append_many(
-        self, category: str, events: Iterable[Mapping[str, Any]], *, using: object = None
+        self, call: MethodCall, /, category: str, events: Iterable[Mapping[str, Any]], *, using: object = None
     ) -> Sequence[Appended]:
         """Append events, all or none: mappings with `stream`, `name`, `payload` and the other arguments of `append`."""
+        call.is_started = True
         made = new_events(category, events)
         if not made:
             return []

@@ -13,10 +13,12 @@ from holdfast.model.duration import to_span
 from holdfast.model.ids import find_by
 from holdfast.model.job import FINAL_STATES, JobState
 from holdfast.runtime.effect import is_inside
+from holdfast.runtime.other_queues import JOB_CALLS, AnswersOtherCalls
 from holdfast.runtime.payload import decode_result
 from holdfast.runtime.type_variables import Result_co
+from holdfast.runtime.unawaited import MethodCall, reports_unawaited
 from holdfast.store.job_lists import SeenJob
-from holdfast.store.values import Cancellation, JobDetails
+from holdfast.store.values import Cancellation, Enqueued, JobDetails
 from holdfast.store.verbs.job_admin import not_found
 
 if TYPE_CHECKING:
@@ -25,17 +27,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class JobHandle(Generic[Result_co]):
+class JobHandle(AnswersOtherCalls, Generic[Result_co]):
     """A job by its id. `JobHandle[str]` is one whose handler returns a string."""
 
     __slots__ = ("_app", "_returns", "created", "id")
+    _other_calls = JOB_CALLS
 
     def __init__(self, app: App, job_id: str, *, created: bool = True, returns: Any = Any) -> None:
         self._app = app
         self._returns = returns
         self.id = job_id
         self.created = created
-        """False if the job existed: the enqueue was a repeat, or was repeated after a lost reply."""
+        """False if the job existed: the enqueue was a repeat, or another job holds its unique key."""
 
     def __repr__(self) -> str:
         """Show the id, never the arguments."""
@@ -60,21 +63,25 @@ class JobHandle(Generic[Result_co]):
     async def result(self, type: type[T], *, timeout: float | timedelta | None = None) -> T: ...
     @overload
     async def result(self, type: Any, *, timeout: float | timedelta | None = None) -> Any: ...
-    async def result(self, type: Any = None, *, timeout: float | timedelta | None = None) -> Any:  # noqa: A002
+    @reports_unawaited("there is no result", "job")  # type: ignore[misc]  # mypy wants `self` by name
+    async def result(self, call: MethodCall, /, type: Any = None, *, timeout: float | timedelta | None = None) -> Any:  # noqa: A002
         """Wait for the end of the job and return what its handler returned.
 
         Raises `JobFailed` or `JobCancelled` if it ended so, `TimeoutError` if it has not ended within `timeout` seconds
         (0: do not wait; None: no limit), and `JobNotFound`. The value is decoded to the handler's return annotation or
         to `type`; raises `PayloadError` if it is not one, or could not be stored.
         """
+        call.is_started = True
         job = await self._end(timeout)
         if job.state == JobState.COMPLETED:
             return decode_result(job.result, self._returns if type is None else type)
         details = await self.details()
         raise (_cancelled(details) if job.state == JobState.CANCELLED else _failed(details))
 
-    async def cancel(self, reason: str = "") -> Cancellation:
+    @reports_unawaited("nothing was cancelled", "job")
+    async def cancel(self, call: MethodCall, /, reason: str = "") -> Cancellation:
         """Cancel the job if it is not running, otherwise ask its worker to; see `app.jobs.cancel`."""
+        call.is_started = True
         return await self._app.jobs.cancel(self.id, reason)
 
     async def wait(self, timeout: float | timedelta | None = None) -> JobState:
@@ -109,6 +116,11 @@ class JobHandle(Generic[Result_co]):
             raise TimeoutError(f"job {self.id} {seen} after {limit:g} s") from None
         finally:
             waits.remove(self.id, waiter)
+
+
+def handle_of(app: App, job_id: str, answer: Enqueued, returns: Any) -> JobHandle[Any]:
+    """Return the handle for the answer to an enqueue under this id."""
+    return JobHandle(app, answer if isinstance(answer, str) else job_id, created=answer is True, returns=returns)
 
 
 def _failed(details: JobDetails) -> JobFailed:
@@ -147,13 +159,13 @@ class SyncJob(Sync[JobHandle[Result_co]], Generic[Result_co]):
 class JobHandles(Sequence[JobHandle[Result_co]]):
     """The handles of many jobs, each created on access: most of a hundred thousand are never used."""
 
-    __slots__ = ("_app", "_created", "_ids", "_returns")
+    __slots__ = ("_answers", "_app", "_ids", "_returns")
 
-    def __init__(self, app: App, ids: Sequence[str], created: Sequence[bool], returns: Any = Any) -> None:
+    def __init__(self, app: App, ids: Sequence[str], answers: Sequence[Enqueued], returns: Any = Any) -> None:
         self._app = app
         self._returns = returns
         self._ids = ids
-        self._created = created
+        self._answers = answers
 
     def __len__(self) -> int:
         """Return the number of jobs."""
@@ -166,8 +178,8 @@ class JobHandles(Sequence[JobHandle[Result_co]]):
     def __getitem__(self, index: int | slice) -> JobHandle[Result_co] | JobHandles[Result_co]:
         """Return one handle, or a slice of them."""
         if isinstance(index, slice):
-            return JobHandles(self._app, self._ids[index], self._created[index], self._returns)
-        return JobHandle(self._app, self._ids[index], created=self._created[index], returns=self._returns)
+            return JobHandles(self._app, self._ids[index], self._answers[index], self._returns)
+        return handle_of(self._app, self._ids[index], self._answers[index], self._returns)
 
     def __repr__(self) -> str:
         """Show the number of jobs."""

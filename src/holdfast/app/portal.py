@@ -20,6 +20,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from holdfast.concurrency.caller_thread import CallingThread
 from holdfast.errors import ConfigError
+from holdfast.runtime.unawaited import discard
 
 T = TypeVar("T")
 THREAD: Final = "holdfast-sync"
@@ -218,7 +219,7 @@ def _refuse_in_loop(work: Coroutine[Any, Any, Any]) -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    work.close()
+    discard(work)
     message = "`.sync` would block the running event loop: in async code, await the call without `.sync`"
     raise ConfigError(message)
 

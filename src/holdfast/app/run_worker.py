@@ -13,7 +13,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from holdfast.app.sync import THREAD
@@ -21,12 +20,14 @@ from holdfast.app.worker_settings import WorkerSettings, make_worker
 from holdfast.concurrency.store_threads import is_store_thread
 from holdfast.concurrency.timeouts import end_watcher
 from holdfast.errors import ConfigError, SchemaMismatch, StoreUnavailable
+from holdfast.hooks.observers import Hooks
+from holdfast.hooks.values import JobRescue, WorkerDrain, WorkerEnd, WorkerReport, WorkerStart
 from holdfast.model.allocation import Timing
+from holdfast.model.totals import Totals
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.values import Rescued
 from holdfast.streams.dead_node import remove_dead_node
 from holdfast.streams.node import Node, NodeBroken
-from holdfast.worker.dead_workers import log_rescued
 from holdfast.worker.settings import WorkerConfig
 from holdfast.worker.supervision.supervisor import ChildSeat, Supervisor
 from holdfast.worker.worker import Worker, WorkerBroken
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("holdfast.worker")
 _RELEASE_BATCH = 500
+_REPORT_EVERY: Final = 0.25
 _THREAD_EXIT_TIMEOUT: Final = 2.0  # seconds for threads that are ending
 _BEYOND_DRAIN: Final = 10.0  # seconds that a supervisor allows a worker beyond the end of its handlers
 
@@ -47,17 +49,16 @@ def run_worker(
     processes: int = 1,
     node_id: str | None = None,
     timing: Timing | None = None,
-    watch: Watch | None = None,
     line: Callable[[], str] | None = None,
 ) -> int:
     """Run the app's tasks and consumers in this process, or in several under a supervisor; return the exit code.
 
-    `watch` is entered in each process while it runs; a supervisor shows `line` under the joined logs, on a terminal.
+    A supervisor shows `line` under the joined logs, on a terminal.
     """
     if settings.get("until_empty"):
         _warn_of_consumers(app)
     if processes == 1:
-        return _run_one(app, lambda: worker_process(app, settings, node_id, timing), watch)
+        return _run_one(app, lambda: worker_process(app, settings, node_id, timing))
     shared = settings.copy()
     name = shared.pop("worker_id", None)
     sample = worker_process(app, shared, node_id, timing)  # raises for invalid settings here, not in every child
@@ -66,14 +67,16 @@ def run_worker(
         child = shared.copy()
         child["worker_id"] = seat.worker_id
         process = worker_process(app, child, None if node_id is None else f"{node_id}.{seat.index}", timing)
+        process.seat = seat.index - 1
         if process.worker is not None:
             process.worker.worker_id = seat.worker_id  # the id whose leases the supervisor releases
+            process.worker.supervisor_id = seat.supervisor_id
         if process.node is not None:
             process.node.incarnate(seat.worker_id)
         return process
 
     def run_child(seat: ChildSeat) -> int:
-        return _run_one(app, lambda: make(seat), watch, seat.index - 1)
+        return _run_one(app, lambda: make(seat))
 
     kill_after = sample.handlers_end_within + _BEYOND_DRAIN
     return _run_many(app, run_child, processes, kill_after=kill_after, name=name, line=line)
@@ -85,15 +88,19 @@ def worker_process(
     """Return a worker unless the app has only consumers, and a node if it has any."""
     consumes = len(app.subscribed) > 0 and not settings.get("until_empty")
     worker = None if consumes and not len(app.tasks) else make_worker(app, settings, owns_process=owns_process)
-    return WorkerProcess(worker, app.node(node_id=node_id, timing=timing) if consumes else None)
+    return WorkerProcess(worker, app.node(node_id=node_id, timing=timing) if consumes else None, app.hooks)
 
 
 class WorkerProcess:
     """One process: a worker for the app's tasks, a node for its consumers, or both."""
 
-    def __init__(self, worker: Worker | None, node: Node | None) -> None:
+    def __init__(self, worker: Worker | None, node: Node | None, hooks: Hooks | None = None) -> None:
         self.worker = worker
         self.node = node
+        self.seat = 0
+        """The number of this process under its supervisor, from 0."""
+        self._hooks = Hooks() if hooks is None else hooks
+        self._reporting: asyncio.Task[None] | None = None
         self._is_stopping = False
         self._codes: list[int] = []
 
@@ -116,16 +123,48 @@ class WorkerProcess:
 
     def stop(self) -> None:
         """Drain; a second call releases running jobs."""
-        _logger.info("%s: draining; signal again to release running jobs and exit", self.name)
+        self._hooks.worker_drain.emit(WorkerDrain(self.name))
         self.drain()
 
     def drain(self) -> None:
-        """Do the same without a word."""
+        """Do the same without a report."""
         self._is_stopping = True
         if self.worker is not None:
             self.worker.stop()
         if self.node is not None:
             self.node.stop()
+
+    def started(self, store: str) -> None:
+        """Report that the store is open and the process begins, and from now on what it does, if that is observed."""
+        self._hooks.worker_start.emit(WorkerStart(self.name, store))
+        if self._hooks.worker_report.observers:
+            self._reporting = asyncio.create_task(self._report_regularly())
+
+    async def _report_regularly(self) -> None:
+        while True:
+            self._hooks.worker_report.emit(self._report())
+            await asyncio.sleep(_REPORT_EVERY)
+
+    def _report(self) -> WorkerReport:
+        slots, running, totals, partitions, events = 0, 0, Totals(), 0, 0
+        if self.worker is not None:
+            status = self.worker.status()
+            slots, running, totals = self.worker.settings.concurrency, len(status.running), status.totals
+        if self.node is not None:
+            node = self.node.status()
+            partitions, events = len(node.shares), node.handled
+        return WorkerReport(self.name, self.seat, slots, running, totals, partitions, events)
+
+    async def ended(self) -> None:
+        """Report the end and its totals, and warn of what was left."""
+        if self.worker is not None:
+            _warn_of_jobs_left(self.worker)
+        if self._reporting is not None:
+            self._reporting.cancel()
+            self._hooks.worker_report.emit(self._report())
+        totals = None if self.worker is None else self.worker.status().totals
+        self._hooks.worker_end.emit(WorkerEnd(self.name, totals))
+        await self._hooks.settle()
 
     def parts(self) -> list[Coroutine[Any, Any, int | None]]:
         """Return what runs: the worker, the node or both."""
@@ -146,10 +185,6 @@ class WorkerProcess:
         """Whether handlers may still run although worker and node have ended: the process must not wait for them."""
         is_node_left = self.node is not None and self.node.has_left_handlers
         return is_node_left or not {ExitCode.RELEASED, ExitCode.BROKEN}.isdisjoint(self._codes)
-
-
-Watch = Callable[[WorkerProcess, int], AbstractAsyncContextManager[None]]
-"""Observes a process while it runs, for example to show its status; the number is its seat, from 0."""
 
 
 async def _code_of(work: Coroutine[Any, Any, int | None]) -> int:
@@ -178,7 +213,7 @@ def _warn_of_consumers(app: App) -> None:
     _logger.warning("until_empty runs only tasks: the consumers %s do not run here", names)
 
 
-def _run_one(app: App, make: Callable[[], WorkerProcess], watch: Watch | None, seat: int = 0) -> int:
+def _run_one(app: App, make: Callable[[], WorkerProcess]) -> int:
     """Run in this process until SIGTERM or SIGINT; return the exit code."""
 
     async def serve() -> int:
@@ -186,10 +221,14 @@ def _run_one(app: App, make: Callable[[], WorkerProcess], watch: Watch | None, s
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, process.stop)
-        log_start(app, process)
-        async with nullcontext() if watch is None else watch(process, seat):
+        code = await _code_of(_opened(app))
+        if code:
+            return code
+        process.started(app.backend.url)
+        try:
             code = await process.run()
-        log_end(process)
+        finally:
+            await process.ended()
         if process.may_leave_handlers:
             _end_now(code)
         await app.close()
@@ -198,18 +237,9 @@ def _run_one(app: App, make: Callable[[], WorkerProcess], watch: Watch | None, s
     return asyncio.run(serve())
 
 
-def log_start(app: App, process: WorkerProcess) -> None:
-    """Log that a process, or a part of one, runs jobs or consumers."""
-    _logger.info("%s is running on %s", process.name, app.backend.url)
-
-
-def log_end(process: WorkerProcess) -> None:
-    """Log its end, its totals, and what it left."""
-    if process.worker is None:
-        _logger.info("%s has ended", process.name)
-        return
-    _warn_of_jobs_left(process.worker)
-    _logger.info("%s has ended: %s", process.name, process.worker.status().totals)
+async def _opened(app: App) -> None:
+    """Open the store and make its tables, before the process says that it runs."""
+    await app.opened()
 
 
 def _end_now(code: int) -> NoReturn:
@@ -298,6 +328,7 @@ async def release_worker(app: App, worker_id: str, reason: str) -> None:
                     return
         finally:
             if rescued:
-                log_rescued(worker_id, reason, rescued)
+                app.hooks.job_rescue.emit(JobRescue(worker_id, reason, tuple(rescued)))
+                await app.hooks.settle()
     finally:
         await backend.close()

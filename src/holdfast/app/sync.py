@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 
 from holdfast.app.portal import THREAD, Portal
 from holdfast.errors import ConfigError
+from holdfast.runtime.unawaited import discard
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -89,7 +90,7 @@ def _refusing_async(name: str, method: Callable[..., Any]) -> Callable[..., Any]
     def call(*args: Any, **kwargs: Any) -> Any:
         result = method(*args, **kwargs)
         if inspect.iscoroutine(result):
-            result.close()
+            discard(result)
         elif not isinstance(result, (AbstractAsyncContextManager, AsyncIterator)):
             return result
         raise ConfigError(f"{name} has no blocking counterpart: call it in async code, without `.sync`")

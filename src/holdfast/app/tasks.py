@@ -1,8 +1,9 @@
 """The result of `@app.task`: enqueues jobs of a task.
 
 Type checkers check a call of `enqueue` against the handler's signature, without the context that the worker fills in.
-A context is taken off if it is the first parameter. The overloads choose by `self`, not where the task is made: there a
-single `Any` in the handler's signature would leave mypy without a choice, and with an unchecked task.
+A context is taken off if it is the first parameter; a job of a task with batches has the argument of one call. The
+overloads choose by `self`, not where the task is made: there a single `Any` in the handler's signature would leave mypy
+without a choice, and with an unchecked task.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 from uuid import UUID
 
-from holdfast.app.job_handle import JobHandle, JobHandles
+from holdfast.app.job_handle import JobHandle, JobHandles, handle_of
 from holdfast.app.retry_unknown import repeat_through_outage
 from holdfast.app.sync import Blocking, Sync
 from holdfast.errors import OutcomeUnknown
+from holdfast.jobs.batch_context import BatchContext
+from holdfast.jobs.call import Call
 from holdfast.jobs.context import Context
 from holdfast.jobs.enqueue import JobOptions, JobTemplate, TaskCall, job_template, new_job, new_jobs, unknown_enqueue
 from holdfast.jobs.task import Task
 from holdfast.model.job import NewJob
 from holdfast.runtime.effect import is_inside
+from holdfast.runtime.unawaited import MethodCall, reports_unawaited
+from holdfast.store.values import Enqueued
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
@@ -28,6 +33,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Q = ParamSpec("Q")
 S = TypeVar("S")
+A = TypeVar("A")
 F_co = TypeVar("F_co", covariant=True)
 _ELSEWHERE = {"apply_async", "defer", "defer_async", "delay", "kiq", "s", "send", "send_with_options"}  # other queues
 
@@ -42,6 +48,7 @@ class OfFunction(Protocol[F_co]):
 
 
 Waits = Coroutine[Any, Any, R]
+OfBatches = OfFunction[Callable[[BatchContext[Any], list[Call[A]]], Any]]
 WithContext = OfFunction[Callable[Concatenate[Context[Any], P], R]]
 Without = OfFunction[Callable[P, R]]
 
@@ -71,6 +78,10 @@ class TaskHandle(Generic[P, R]):
             """Raise `AttributeError`; for the calls of other queues, with the call to use."""
             task = self.__dict__.get("__name__", "task")
             message = f"task {task!r} has no attribute {name!r}"
+            if name == "retry":
+                message += (
+                    ": to run a job again, raise Retry(60) in its handler; to repeat a failed one, holdfast job retry"
+                )
             if name in _ELSEWHERE:
                 message += (
                     f": to enqueue a job, call await {task}.enqueue(…), in blocking code {task}.sync.enqueue(…); with "
@@ -98,13 +109,17 @@ class TaskHandle(Generic[P, R]):
         return TaskHandle(self.app, self.task, self._function, job_template(self.task, **options))
 
     @overload
+    def call(self: OfBatches[A], argument: A) -> TaskCall[P, R]: ...
+    @overload
     def call(self: WithContext[Q, Any], *args: Q.args, **kwargs: Q.kwargs) -> TaskCall[P, R]: ...
     @overload
     def call(self: Without[Q, Any], *args: Q.args, **kwargs: Q.kwargs) -> TaskCall[P, R]: ...
     def call(self, *args: Any, **kwargs: Any) -> TaskCall[P, R]:
-        """Return a call for `enqueue_many`; type checkers check it as they check `enqueue`."""
-        return TaskCall(args, kwargs)
+        """Return a call for `enqueue_many`, `chain` or `group`; type checkers check it as they check `enqueue`."""
+        return TaskCall(args, kwargs, (self.app, self.task, self._template))
 
+    @overload
+    async def enqueue(self: OfBatches[A], argument: A) -> JobHandle[Any]: ...
     @overload
     async def enqueue(self: WithContext[Q, Waits[S]], *args: Q.args, **kwargs: Q.kwargs) -> JobHandle[S]: ...
     @overload
@@ -113,12 +128,21 @@ class TaskHandle(Generic[P, R]):
     async def enqueue(self: Without[Q, Waits[S]], *args: Q.args, **kwargs: Q.kwargs) -> JobHandle[S]: ...
     @overload
     async def enqueue(self: Without[Q, S], *args: Q.args, **kwargs: Q.kwargs) -> JobHandle[S]: ...
-    async def enqueue(self, *args: Any, **kwargs: Any) -> JobHandle[Any]:
+    @reports_unawaited("nothing was enqueued")  # type: ignore[misc]  # mypy wants `self` by name
+    async def enqueue(self, call: MethodCall, /, *args: Any, **kwargs: Any) -> JobHandle[Any]:
         """Make a job of this call and return once the store has committed it."""
+        call.is_started = True
         job = new_job(self._template, args, kwargs)
-        (created,) = await self._enqueue([job])
-        return JobHandle(self.app, job.id, created=created, returns=self.task.returns)
+        (answer,) = await self._enqueue([job])
+        return handle_of(self.app, job.id, answer, self.task.returns)
 
+    @overload
+    async def enqueue_many(
+        self: OfBatches[A],
+        calls: Iterable[TaskCall[P, R] | Mapping[str, Any] | Sequence[Any]],
+        *,
+        job_ids: Iterable[str | UUID] | None = None,
+    ) -> Sequence[JobHandle[Any]]: ...
     @overload
     async def enqueue_many(
         self: Without[..., Waits[S]],
@@ -133,8 +157,11 @@ class TaskHandle(Generic[P, R]):
         *,
         job_ids: Iterable[str | UUID] | None = None,
     ) -> Sequence[JobHandle[S]]: ...
+    @reports_unawaited("nothing was enqueued")  # type: ignore[misc]  # mypy wants `self` by name
     async def enqueue_many(
         self,
+        call: MethodCall,
+        /,
         calls: Iterable[TaskCall[Any, Any] | Mapping[str, Any] | Sequence[Any]],
         *,
         job_ids: Iterable[str | UUID] | None = None,
@@ -144,13 +171,14 @@ class TaskHandle(Generic[P, R]):
         A call is `task.call(…)`, a mapping of keyword arguments, or a list or tuple of positional ones. `job_ids`
         (UUIDs, one for each call) make it safe to repeat; `OutcomeUnknown` carries those generated here.
         """
+        call.is_started = True
         jobs = new_jobs(self._template, calls, job_ids)
         if not jobs:
             return []
-        created = await self._enqueue(jobs)
-        return JobHandles(self.app, [job.id for job in jobs], created, self.task.returns)
+        answers = await self._enqueue(jobs)
+        return JobHandles(self.app, [job.id for job in jobs], answers, self.task.returns)
 
-    async def _enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:
+    async def _enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
         app, using, patience = self.app, self._template.using, self._template.patience
         try:
             if patience is None or (app.is_open and is_inside(app.backend)):  # a broken transaction stays broken
@@ -178,10 +206,14 @@ class SyncTask(Sync[TaskHandle[P, R]]):
         @property
         def function(self) -> Callable[P, R]: ...  # noqa: D102
         @overload
+        def call(self: OfBatches[A], argument: A) -> TaskCall[P, R]: ...
+        @overload
         def call(self: WithContext[Q, Any], *args: Q.args, **kwargs: Q.kwargs) -> TaskCall[P, R]: ...
         @overload
         def call(self: Without[Q, Any], *args: Q.args, **kwargs: Q.kwargs) -> TaskCall[P, R]: ...
         def call(self, *args: Any, **kwargs: Any) -> TaskCall[P, R]: ...  # noqa: D102
+        @overload
+        def enqueue(self: OfBatches[A], argument: A) -> JobHandle[Any]: ...
         @overload
         def enqueue(self: WithContext[Q, Waits[S]], *args: Q.args, **kwargs: Q.kwargs) -> JobHandle[S]: ...
         @overload
@@ -191,6 +223,13 @@ class SyncTask(Sync[TaskHandle[P, R]]):
         @overload
         def enqueue(self: Without[Q, S], *args: Q.args, **kwargs: Q.kwargs) -> JobHandle[S]: ...
         def enqueue(self, *args: Any, **kwargs: Any) -> JobHandle[Any]: ...  # noqa: D102
+        @overload
+        def enqueue_many(
+            self: OfBatches[A],
+            calls: Iterable[TaskCall[P, R] | Mapping[str, Any] | Sequence[Any]],
+            *,
+            job_ids: Iterable[str | UUID] | None = None,
+        ) -> Sequence[JobHandle[Any]]: ...
         @overload
         def enqueue_many(
             self: Without[..., Waits[S]],

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, get_args, get_type_hint
 import msgspec
 
 from holdfast.errors import ConfigError
+from holdfast.model.declarations import Declarations
 from holdfast.model.duration import to_span
+from holdfast.model.limits import Limit, LimitKey
 from holdfast.worker.settings import WorkerConfig
 from holdfast.worker.worker import Worker
 
@@ -86,8 +88,18 @@ def make_worker(app: App, given: Mapping[str, Any], *, until_idle: bool = False,
         stuck_grace=stuck_grace,
         until_idle=until_idle,
     )
+    worker.limits = _limits(app)
+    worker.hooks = app.hooks
     worker.owns_process = owns_process
+    if not until_idle and not worker.settings.until_empty:  # those end, and leave schedules to workers that stay
+        worker.declared = Declarations(app.name, dict(app.schedules.declared))
     return worker
+
+
+def _limits(app: App) -> dict[LimitKey, Limit | None]:
+    """Return what the code says of limits: of each task, also that it has none, and of the queues that it names."""
+    of_queues = {LimitKey("queue", name): limit for name, limit in app.queue_limits.items()}
+    return of_queues | {LimitKey("task", task.name): task.limit for task in app.tasks}
 
 
 def _make_settings(given: dict[str, Any]) -> WorkerConfig:

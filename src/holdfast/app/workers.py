@@ -15,8 +15,8 @@ from holdfast.app.worker_settings import (
 )
 from holdfast.app.working import working
 from holdfast.model.allocation import Timing
+from holdfast.model.totals import Totals
 from holdfast.runtime.unknown_settings import refuse_unknown
-from holdfast.worker.decision import Totals
 from holdfast.worker.worker import Worker
 
 if TYPE_CHECKING:

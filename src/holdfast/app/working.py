@@ -16,8 +16,9 @@ import os
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from holdfast.app.run_worker import WorkerProcess, log_end, log_start, worker_process
+from holdfast.app.run_worker import WorkerProcess, worker_process
 from holdfast.app.worker_settings import WorkerSettings
+from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError
 from holdfast.model.allocation import Timing
 
@@ -57,7 +58,7 @@ class Working:
         self._block = asyncio.current_task()
         self._cancelling = 0 if self._block is None else self._block.cancelling()
         _working_in[id(self._app)] = os.getpid()
-        log_start(self._app, self._process)
+        self._process.started(self._app.backend.url)
         for part in self._process.parts():
             running = asyncio.create_task(part)
             running.add_done_callback(self._part_ended)
@@ -82,7 +83,7 @@ class Working:
             await self._ended()
         finally:
             del _working_in[id(self._app)]
-            log_end(self._process)
+            await uncancellable(self._process.ended())
         if self._is_cancelled_from_outside():
             raise asyncio.CancelledError
         broken = next((found for part in self._parts if (found := _error_of(part)) is not None), None)

@@ -16,6 +16,16 @@ _OPTIONS = {
     "-n": "--worker-id",
     "--hostname": "--worker-id",
 }
+_COMMANDS = {
+    "call": "use `holdfast job enqueue`",
+    "control": "use `holdfast queue pause`, `holdfast job cancel` and the like",
+    "events": "use `holdfast top`",
+    "flower": "use `holdfast top`",
+    "inspect": "use `holdfast lease list` for running jobs, and `holdfast worker list`",
+    "purge": "use `holdfast job cancel --state ready --queue QUEUE`",
+    "result": "use `holdfast job show ID --show-args`",
+    "status": "use `holdfast worker list`, or `holdfast doctor`",
+}
 _BEFORE = {"-A": "--app", "--app": "--app", "--app-dir": "--app-dir", "--url": "--url"}
 _VALUE = 2  # an option and its value
 
@@ -38,6 +48,11 @@ def remedy_for(args: Sequence[str]) -> str | None:
     else:
         words = [*rest, option, value] if rest else ["job", "list", option, value]
     return f"{name} follows the command: `{shlex.join(['holdfast', *words])}`"
+
+
+def command_for(name: str) -> str | None:
+    """Return what to use for a command of Celery."""
+    return _COMMANDS.get(name)
 
 
 class HintingCommand(click.Command):

@@ -27,9 +27,9 @@ _COLUMNS = (Column("check"), Column("verdict", coloured=True), Column("finding")
 def doctor(target: StoreTarget, *, as_json: bool) -> None:
     """Check the store and the workers.
 
-    Checks version, durability, tables, clock, waiting jobs, paused queues, expired leases and dead workers; and for
-    consumers: lag, pauses, parked events and dead nodes. Exits with code 1 if a check is bad, with 0 if there are only
-    warnings. The report contains no passwords, arguments or error messages.
+    Checks version, durability, tables, clock, waiting jobs and their tasks, paused queues, expired leases and dead
+    workers; and for consumers: lag, pauses, parked events and dead nodes. Exits with code 1 if a check is bad, with 0
+    if there are only warnings. The report contains no passwords, arguments or error messages.
     """
     app = target.app()
 

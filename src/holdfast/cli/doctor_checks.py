@@ -14,7 +14,9 @@ from holdfast.cli.target import require_store
 from holdfast.cli.times import span
 from holdfast.errors import HoldfastError, SchemaMismatch
 from holdfast.model.instants import MICROSECOND
-from holdfast.store.values import LeaseView, QueueView, WorkerView
+from holdfast.store.schedules import ScheduleView
+from holdfast.store.values import LeaseView, QueueView, TaskView, WaitingTask, WorkerView
+from holdfast.store.verbs.explain import worker_fact
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
@@ -33,8 +35,9 @@ async def examine(app: App) -> list[Finding]:
         backend = await app.opened()
         facts = await backend.insight.facts()
         queues, leases = await app.queues.list(), await app.leases(_LEASES, expired_only=True)
-        workers = await app.workers()
+        workers, waiting = await app.workers(), await backend.insight.waiting_tasks()
         consumers, nodes = await app.consumers.list(), await app.nodes()
+        schedules = await app.schedules.list()
     except SchemaMismatch as error:
         return [fine("store", app.backend.url), Finding("schema", FindingLevel.BAD, _message(error))]
     except HoldfastError as error:
@@ -44,12 +47,15 @@ async def examine(app: App) -> list[Finding]:
     return [
         fine("store", backend.url),
         _version(capabilities.store, capabilities.version, facts),
-        fine("durability", capabilities.durability),
+        _durability(capabilities.durability, facts),
         fine("schema", "the tables match this version"),
         _clock(app, facts),
         _waiting(queues, live),
+        _tasks(waiting, live),
         _scheduled(queues, live),
-        _paused(queues),
+        _paused("queue", queues),
+        _paused("task", await app.tasks.list()),
+        _schedules(schedules),
         _expired(leases),
         _silent(workers, live),
         *examine_streams(consumers, nodes),
@@ -65,6 +71,18 @@ def _version(store: str, version: str, facts: dict[str, str]) -> Finding:
     if faults == "none":
         return fine("version", f"{store} {version}")
     return Finding("version", FindingLevel.WARN, f"{store} {version}: {faults}")
+
+
+def _durability(text: str, facts: dict[str, str]) -> Finding:
+    """Find settings of a server under which it acknowledges commits that a crash can undo."""
+    if facts.get("fsync", "on") != "on":
+        return Finding(
+            "durability", FindingLevel.BAD, text, "Set fsync = on in postgresql.conf, and reload the server."
+        )
+    if facts.get("synchronous_commit", "on") == "off":
+        remedy = "Set synchronous_commit = on, in postgresql.conf or by `alter role … set synchronous_commit = on`."
+        return Finding("durability", FindingLevel.WARN, text, remedy)
+    return fine("durability", text)
 
 
 def _clock(app: App, facts: dict[str, str]) -> Finding:
@@ -95,8 +113,26 @@ def _waiting(queues: Sequence[QueueView], live: Sequence[WorkerView]) -> Finding
         remedy = f"No worker serves {names}: start one with `holdfast worker run`."
         return Finding("ready jobs", FindingLevel.WARN, text, remedy)
     if (oldest.oldest_ready or timedelta(0)) >= _LONG_WAIT:
-        return Finding("ready jobs", FindingLevel.WARN, text, "Add workers, or check that they know the task.")
+        return Finding("ready jobs", FindingLevel.WARN, text, "Add workers, or see `holdfast job explain ID`.")
     return fine("ready jobs", text)
+
+
+def _tasks(waiting: Sequence[WaitingTask], live: Sequence[WorkerView]) -> Finding:
+    """Find tasks whose ready jobs wait forever: workers serve their queues, but none of them knows the task."""
+    facts = [worker_fact(worker) for worker in live]
+    unknown = [
+        lane
+        for lane in waiting
+        if not lane.paused
+        and any(fact.serves(lane.queue) for fact in facts)
+        and not any(fact.serves(lane.queue) and fact.knows(lane.task) for fact in facts)
+    ]
+    if not unknown:
+        known = "live workers know every task that has ready jobs" if live else "no live worker"
+        return fine("tasks", known if waiting else "no ready jobs")
+    names = some([f"{lane.task} (queue {lane.queue})" for lane in unknown])
+    text = f"jobs are ready of tasks that no live worker knows: {names}"
+    return Finding("tasks", FindingLevel.WARN, text, "Start a worker whose app defines the task.")
 
 
 def _scheduled(queues: Sequence[QueueView], live: Sequence[WorkerView]) -> Finding:
@@ -117,12 +153,23 @@ def _serves(worker: WorkerView, queue: str) -> bool:
     return worker.heartbeat.queues is None or queue in worker.heartbeat.queues
 
 
-def _paused(queues: Sequence[QueueView]) -> Finding:
-    paused = [queue.name for queue in queues if queue.paused]
+def _paused(noun: str, views: Sequence[QueueView | TaskView]) -> Finding:
+    paused = [view.name for view in views if view.paused]
     if not paused:
-        return fine("paused queues", "none")
-    remedy = f"`holdfast queue resume {paused[0]}` resumes it."
-    return Finding("paused queues", FindingLevel.WARN, ", ".join(paused), remedy)
+        return fine(f"paused {noun}s", "none")
+    remedy = f"`holdfast {noun} resume {paused[0]}` resumes it."
+    return Finding(f"paused {noun}s", FindingLevel.WARN, ", ".join(paused), remedy)
+
+
+def _schedules(schedules: Sequence[ScheduleView]) -> Finding:
+    """Find schedules that are due and that no worker fires."""
+    late = [view for view in schedules if view.is_overdue]
+    if not late:
+        paused = [view.name for view in schedules if view.paused]
+        return fine("schedules", f"{len(schedules):,}" + (f", paused: {some(paused)}" if paused else ""))
+    names = some([f"{view.name} ({span(view.overdue)})" for view in late])
+    remedy = "Start a worker whose code declares them; those defined at run time need one that knows their task."
+    return Finding("schedules", FindingLevel.WARN, f"no worker has fired what is due: {names}", remedy)
 
 
 def _expired(leases: Sequence[LeaseView]) -> Finding:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     Column("recorded"),
-    Column("place", right=True),
+    Column("place"),
     Column("stream"),
     Column("version", right=True),
     Column("name"),

@@ -133,7 +133,9 @@ class Noun(click.Group):
             if ":" in args[0] and self.get_command(ctx, "run") is not None:
                 meant = shlex.join(["holdfast", str(self.name), "run", *args])
                 raise click.UsageError(f"{error.message} Did you mean `{meant}`?", ctx) from None
-            raise
+            if not self.commands or "Did you mean" in error.message:
+                raise
+            raise click.UsageError(f"{error.message} The commands are {', '.join(self.commands)}.", ctx) from None
 
 
 class Root(Noun):

@@ -1,24 +1,29 @@
-"""`holdfast job`: enqueue, list, show, retry, cancel and delete."""
+"""`holdfast job`: enqueue, list, show, explain, retry, cancel and delete."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console, RenderableType
 
+from holdfast.cli.exit_errors import warn
 from holdfast.cli.hints import command
 from holdfast.cli.ids import whole_id
 from holdfast.cli.job_bulk import cancel, delete
 from holdfast.cli.job_counts import counts
 from holdfast.cli.job_enqueue import enqueue
+from holdfast.cli.job_explain import explain
+from holdfast.cli.job_graph import graph
 from holdfast.cli.job_retry import retry
 from holdfast.cli.job_view import render_jobs, show_details, show_jobs
 from holdfast.cli.json_output import details_fields, fields_of, json_option, show_json
 from holdfast.cli.live import check_watch, show_live, watch_option
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.model.job import JobState
+from holdfast.runtime.unknown_queue import unknown_queue
 from holdfast.store.values import JobDetails, JobPage, JobView
 
 if TYPE_CHECKING:
@@ -49,6 +54,8 @@ job.add_command(retry)
 job.add_command(cancel)
 job.add_command(delete)
 job.add_command(counts)
+job.add_command(explain)
+job.add_command(graph)
 
 
 @job.command("list")
@@ -99,7 +106,8 @@ def list_jobs(
     if watch is not None:
         show_live(target, frame, watch)
         return
-    pages = target.run(look)
+
+    pages = target.run(partial(_look_and_warn, look, queue))
     jobs: list[JobView] = [found for page in pages for found in page.jobs]
     more = [str(page.jobs[-1].state) for page in pages if page.cursor]
     following = pages[0].cursor if state is not None else None
@@ -112,6 +120,16 @@ def list_jobs(
         _show_commands([str(state)], queue=queue, task=task, limit=size, cursor=following)
     elif more:
         _show_commands(more, queue=queue, task=task)
+
+
+async def _look_and_warn(look: Callable[[App], Awaitable[list[JobPage]]], queue: str | None, app: App) -> list[JobPage]:
+    """Return the pages; if they are empty, warn of a queue that is unknown."""
+    pages = await look(app)
+    if queue is not None and not any(page.jobs for page in pages):
+        known = {view.name for view in await app.queues.list()}.union(task.queue for task in app.tasks)
+        if queue not in known:
+            warn(unknown_queue(queue, known))
+    return pages
 
 
 def _show_commands(states: Sequence[str], **options: str | None) -> None:

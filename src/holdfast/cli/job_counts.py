@@ -26,7 +26,7 @@ _COLUMNS = (
     Column("failed", right=True),
     Column("cancelled", right=True, hides_zero=True),
     Column("retried", right=True, hides_zero=True),
-    Column("lost", right=True, hides_zero=True),
+    Column("rescued", right=True, hides_zero=True),
     Column("mean run", right=True, optional=True),
 )
 _OPEN = ("ready", "scheduled", "blocked", "running", "failed")
@@ -41,7 +41,7 @@ _OPEN = ("ready", "scheduled", "blocked", "running", "failed")
 def counts(target: StoreTarget, *, queue: str | None, task: str | None, since: float | None, as_json: bool) -> None:
     """Count jobs: what happened to them by queue and task, and how many are in each state now.
 
-    `retried` and `lost` count attempts, the others count jobs. The counters are kept for 30 days.
+    `retried` and `rescued` count attempts, the others count jobs. The counters are kept for 30 days.
 
     \b
     holdfast job counts
@@ -70,7 +70,7 @@ def counts(target: StoreTarget, *, queue: str | None, task: str | None, since: f
 
 
 def _mean(count: Count) -> timedelta | None:
-    attempts = count.completed + count.retried + count.failed + count.lost
+    attempts = count.completed + count.retried + count.failed + count.rescued
     return count.run_time / attempts if attempts else None
 
 
@@ -84,7 +84,7 @@ def _row(count: Count) -> tuple[Cell, ...]:
         count.failed,
         count.cancelled,
         count.retried,
-        count.lost,
+        count.rescued,
         None if mean is None else _precise(mean),
     )
 

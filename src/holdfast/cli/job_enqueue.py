@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import click
 import msgspec
@@ -21,8 +22,14 @@ _named = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _wire = msgspec.json.Decoder(tuple[list[msgspec.Raw], dict[str, msgspec.Raw]])
 
 
+def _scope(text: str) -> str | float:
+    """Return how long a job holds its unique key."""
+    return text if text in ("waiting", "unfinished") else duration(text)
+
+
 @click.command()
 @click.argument("task")
+@click.argument("positional", metavar="", nargs=-1)
 @click.option("--arg", "arguments", metavar="NAME=JSON", multiple=True, help="An argument; may be repeated.")
 @click.option("--args", "document", metavar="JSON", help="All arguments as one JSON object.")
 @click.option("--queue", help="A queue other than the task's own.")
@@ -32,6 +39,19 @@ _wire = msgspec.json.Decoder(tuple[list[msgspec.Raw], dict[str, msgspec.Raw]])
 @click.option("--max-attempts", type=int, help="The maximum number of attempts.")
 @click.option("--timeout", type=duration, metavar="DURATION", help="The time limit of one attempt.")
 @click.option("--order-key", metavar="TEXT", help="Run after all earlier jobs of the queue with this key.")
+@click.option("--unique-key", metavar="TEXT", help="Enqueue nothing while another job of the task holds this key.")
+@click.option("--unique", is_flag=True, default=None, help="The same, with the arguments as the key.")
+@click.option(
+    "--unique-for",
+    type=_scope,
+    metavar="waiting|unfinished|DURATION",
+    help="How long the job holds its key; by default until it has ended.",
+)
+@click.option(
+    "--on-conflict",
+    type=click.Choice(["keep", "replace", "raise"]),
+    help="If the key is held: print that job's id (keep), also replace its arguments, or fail.",
+)
 @click.option("--header", "headers", metavar="NAME=TEXT", multiple=True, help="A header; may be repeated.")
 @click.option("--id", "job_id", help="The job's id, a UUID: repeating an enqueue with it creates no second job.")
 @store_options
@@ -39,6 +59,7 @@ def enqueue(
     target: StoreTarget,
     *,
     task: str,
+    positional: tuple[str, ...],
     arguments: tuple[str, ...],
     document: str | None,
     headers: tuple[str, ...],
@@ -50,6 +71,8 @@ def enqueue(
     holdfast job enqueue charge --app shop.tasks:app --arg order_id=7 --arg 'note="by hand"'
     holdfast job enqueue charge --app shop.tasks:app --args '{"order_id": 7}' --delay 5m
     """  # noqa: D301
+    if positional:
+        raise click.UsageError(f"{positional[0]!r} has no name: pass arguments by name, as in --arg 'name=\"Ada\"'")
     if options["delay"] is not None and options["run_at"] is not None:
         raise click.UsageError(
             "--delay and --run-at exclude each other: --delay counts from now, --run-at is a time; give one"
@@ -58,7 +81,7 @@ def enqueue(
 
     app = target.app_with_tasks(_PURPOSE)
     definition = app.tasks.get(task)
-    args, kwargs = _decode(definition, document, arguments)
+    args, kwargs = decode_arguments(definition, document, arguments)
     chosen = TaskHandle(app, definition, definition.handler).options(
         headers=dict(pair(text, "--header", "NAME=TEXT") for text in headers), **options
     )
@@ -69,10 +92,18 @@ def enqueue(
     handle = target.run(put, app=app, creates=True)
     click.echo(handle.id)
     if not handle.created:
-        click.echo("A job with this id already exists: nothing was enqueued.", err=True)
+        click.echo(_not_enqueued(handle.id, options), err=True)
 
 
-def _decode(task: Task, document: str | None, arguments: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+def _not_enqueued(job_id: str, options: Mapping[str, Any]) -> str:
+    if options["job_id"] is not None and str(UUID(options["job_id"])) == job_id:
+        return "A job with this id already exists: nothing was enqueued."
+    if options["on_conflict"] == "replace":
+        return "This job holds the unique key: it has the new arguments and time, unless it is running already."
+    return "This job holds the unique key: nothing was enqueued."
+
+
+def decode_arguments(task: Task, document: str | None, arguments: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments as the types that the task declares, decoded from JSON as in a worker."""
     positional: list[msgspec.Raw] = []
     named: dict[str, msgspec.Raw] = {}

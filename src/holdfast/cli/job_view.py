@@ -68,6 +68,7 @@ def show_details(details: JobDetails, *, show_args: bool) -> None:
         ("queue", job.queue),
         ("task", job.task),
         ("order_key", job.order_key),
+        ("unique_key", details.unique_key),
         ("priority", job.priority),
         ("attempt", _attempts(job)),
         ("max_attempts", job.max_attempts),
@@ -84,10 +85,11 @@ def show_details(details: JobDetails, *, show_args: bool) -> None:
         call = call_of(job.task, details.payload)
         fields += [("call", call) if call else ("payload", details.payload), *headers, ("result", details.result)]
     show_fields([(name, value) for name, value in fields if value is not None])
-    if details.attempts:
+    attempts = details.all_attempts
+    if attempts:
         click.echo()
-        show_table(_ATTEMPTS, [_attempt(attempt) for attempt in details.attempts])
-        traceback = details.attempts[-1].traceback
+        show_table(_ATTEMPTS, [_attempt(attempt) for attempt in attempts])
+        traceback = details.attempts[-1].traceback if details.attempts else None
         if traceback:
             click.echo("\nThe last error:")
             show_block(traceback)
@@ -98,7 +100,7 @@ def show_details(details: JobDetails, *, show_args: bool) -> None:
 def _attempts(job: JobView) -> str:
     """Return the number of attempts and, as it decides about another one, how many of them count."""
     if job.used_attempts is None:
-        return str(job.attempt)
+        return f"{job.attempt}, used \N{EN DASH} (not kept after completion)" if job.attempt > 1 else str(job.attempt)
     return f"{job.attempt}, used {job.used_attempts} of {job.max_attempts}"
 
 

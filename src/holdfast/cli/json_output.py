@@ -18,7 +18,7 @@ import msgspec
 
 from holdfast.cli.states import queue_state, worker_state
 from holdfast.cli.times import iso
-from holdfast.store.values import AttemptView, Count, JobDetails, JobView, LeaseView, QueueView, WorkerView
+from holdfast.store.values import AttemptView, Count, JobDetails, JobView, LeaseView, QueueView, TaskView, WorkerView
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -45,7 +45,7 @@ def seconds(span: timedelta | None) -> float | None:
     return None if span is None else span.total_seconds()
 
 
-def fields_of(view: JobView | LeaseView | AttemptView | QueueView | Count) -> dict[str, Any]:
+def fields_of(view: JobView | LeaseView | AttemptView | QueueView | TaskView | Count) -> dict[str, Any]:
     """Return the fields of a view; a duration becomes a number named `…_seconds`, a fence a string."""
     fields: dict[str, Any] = {}
     spans = _spans_of(type(view))
@@ -66,9 +66,9 @@ def _spans_of(kind: type[msgspec.Struct]) -> frozenset[str]:
 
 def details_fields(details: JobDetails, *, show_args: bool) -> dict[str, Any]:
     """Return a job with its lease and attempts; with `show_args` also arguments, headers and the result."""
-    fields = fields_of(details.job) | {"timeout_seconds": details.timeout}
+    fields = fields_of(details.job) | {"timeout_seconds": details.timeout, "unique_key": details.unique_key}
     fields["lease"] = None if details.lease is None else fields_of(details.lease)
-    fields["attempts"] = [fields_of(attempt) for attempt in details.attempts]
+    fields["attempts"] = [fields_of(attempt) for attempt in details.all_attempts]
     if show_args:
         result = None if details.result is None else _data(details.result)
         fields |= {"payload": _data(details.payload), "headers": details.headers, "result": result}
@@ -83,11 +83,12 @@ def _data(text: str) -> object:
         return text
 
 
-def queue_fields(view: QueueView) -> dict[str, Any]:
-    """Return a queue with its state and the number of its jobs in each state."""
+def queue_fields(view: QueueView | TaskView) -> dict[str, Any]:
+    """Return a queue or task with its state and the number of its jobs in each state."""
     fields = fields_of(view)
     del fields["paused"]
-    return {"name": fields.pop("name"), "state": queue_state(view), **fields}
+    limit = None if view.limit is None else msgspec.structs.asdict(view.limit)
+    return {"name": fields.pop("name"), "state": queue_state(view), **fields, "limit": limit}
 
 
 def worker_fields(view: WorkerView) -> dict[str, Any]:
@@ -99,7 +100,8 @@ def worker_fields(view: WorkerView) -> dict[str, Any]:
         "host": heartbeat.host,
         "pid": heartbeat.pid,
         "queues": heartbeat.queues,
-        "running": heartbeat.running,
+        "tasks": heartbeat.tasks,
+        "running": view.running,
         "concurrency": heartbeat.concurrency,
         "lease_seconds": seconds(heartbeat.lease),
         "started_at": view.started_at,

@@ -17,6 +17,7 @@ from types import ModuleType
 
 from holdfast.app.app import App
 from holdfast.errors import ConfigError, HoldfastError
+from holdfast.runtime.hidden_modules import hidden_file, hiding_files, rename
 
 _EXAMPLE = "for example --app shop.tasks:app"
 _ROOT = 0
@@ -33,6 +34,8 @@ def load_app(name: str, app_dir: Path | None) -> App:
         if sys.path[:1] != [place]:
             sys.path.insert(0, place)  # it stays: handlers may import later, and job children receive the same path
     module = _import(module_name, app_dir, refusal)
+    if refusal is None:
+        _refuse_hidden(module_name, module, sys.path[0])
     found: object = module
     for part in attribute.split("."):
         if not hasattr(found, part):
@@ -85,6 +88,17 @@ def _import(name: str, app_dir: Path | None, refusal: str | None) -> ModuleType:
         raise ConfigError(_broken(name, error)) from error
 
 
+def _refuse_hidden(name: str, module: ModuleType, place: str) -> None:
+    """Raise `ConfigError` if a module elsewhere was imported instead of the one in the app's directory."""
+    hidden = hidden_file(name, place)
+    if hidden is None:
+        return
+    if name.partition(".")[0] in sys.stdlib_module_names:
+        raise ConfigError(rename(hidden))
+    message = f"{name!r} was imported from {module.__file__}, not from {place}: rename one of the two"
+    raise ConfigError(message)
+
+
 def _missing(name: str, app_dir: Path | None, refusal: str | None) -> str:
     if refusal is not None:
         return (
@@ -129,7 +143,9 @@ def _broken(name: str, error: BaseException) -> str:
         if "importlib" not in frame.filename and frame.filename != __file__
     ]
     place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-    return f"importing {name!r} failed: {type(error).__name__}: {error}{place}\nAdd --debug to see the traceback."
+    hiding = [f"{rename(file)}." for file in hiding_files(sys.path[0])]
+    failure = f"importing {name!r} failed: {type(error).__name__}: {error}{place}"
+    return "\n".join([failure, *hiding, "Add --debug to see the traceback."])
 
 
 def _apps_of(module: ModuleType) -> str:

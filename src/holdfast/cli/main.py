@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import click
 
-from holdfast.cli.celery_hints import remedy_for
+from holdfast.cli.celery_hints import command_for, remedy_for
 from holdfast.cli.exit_errors import MEANINGS, Root
 from holdfast.cli.text import mask
 
@@ -23,7 +23,9 @@ class LazyCommand(NamedTuple):
 _COMMANDS = {
     "worker": LazyCommand("worker", "Run and list workers."),
     "job": LazyCommand("job", "Enqueue, inspect, retry, cancel and delete jobs."),
-    "queue": LazyCommand("queue", "List, pause and resume queues."),
+    "queue": LazyCommand("queue", "List, pause, resume and limit queues."),
+    "task": LazyCommand("task", "List, pause, resume and limit tasks."),
+    "schedule": LazyCommand("schedule", "List, pause, resume, run and define schedules."),
     "lease": LazyCommand("lease", "List leases, and reset them."),
     "consumer": LazyCommand("consumer", "List, pause, resume and reset consumers, and manage their parked events."),
     "category": LazyCommand("category", "Create and inspect categories of streams."),
@@ -70,8 +72,11 @@ class Commands(Root):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command; raise `UsageError` with the closest match if there is none."""
+        """Return the command; raise `UsageError` with the one to use if there is none."""
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            ours = command_for(args[0])
+            if ours is not None:
+                raise click.UsageError(f"No such command {args[0]!r}: {ours}", ctx)
             close = difflib.get_close_matches(args[0], _COMMANDS, n=1)
             if close:
                 raise click.UsageError(f"No such command {args[0]!r}. Did you mean {close[0]!r}?", ctx)

@@ -1,9 +1,9 @@
-"""`holdfast queue`: list, pause and resume."""
+"""`holdfast queue`: list, pause, resume and limit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -11,8 +11,9 @@ from rich.console import Console, RenderableType
 
 from holdfast.cli.exit_errors import Noun, warn
 from holdfast.cli.json_output import json_option, queue_fields, show_json
+from holdfast.cli.limits import given_limit, limit_options, shown_limit
 from holdfast.cli.live import check_watch, show_live, watch_option
-from holdfast.cli.rates import EVER, WINDOW, QueueRate, completed_of, rates_of, shown_rate
+from holdfast.cli.rates import EVER, WINDOW, QueueRate, completed_of, rates_of, shown_rate, sums_of
 from holdfast.cli.states import queue_state
 from holdfast.cli.table import Cell, Column, rendered, show_table
 from holdfast.cli.target import StoreTarget, store_options
@@ -33,22 +34,24 @@ _COLUMNS = (
     Column("running", right=True),
     Column("failed", right=True),
     Column("completed", right=True),
+    Column("last 5 min", right=True, optional=True),
     Column("oldest", optional=True),
-    Column("per min", right=True, optional=True),
+    Column("limit", optional=True),
 )
 
 
 class _Progress(msgspec.Struct, frozen=True):
-    """A queue with the number of its completed jobs, and its rate."""
+    """A queue with the number of its completed jobs, what happened lately, and the mean rate of that."""
 
     view: QueueView
     completed: int
+    recent: QueueRate
     rate: QueueRate
 
 
 @click.group(cls=Noun)
 def queue() -> None:
-    """List, pause and resume queues."""
+    """List, pause, resume and limit queues."""
 
 
 @queue.command("list")
@@ -56,9 +59,9 @@ def queue() -> None:
 @json_option
 @store_options
 def list_queues(target: StoreTarget, *, watch: float | None, as_json: bool) -> None:
-    """List all queues: their jobs by state, the age of the oldest ready job, and completions per minute.
+    """List all queues: their jobs by state, and the age of the oldest ready job.
 
-    `completed` counts the last 30 days, `per min` is the mean of the last 5 minutes.
+    `completed` counts the last 30 days, and after it the last 5 minutes.
     """
     check_watch(watch, as_json=as_json)
     if watch is not None:
@@ -76,8 +79,12 @@ def list_queues(target: StoreTarget, *, watch: float | None, as_json: bool) -> N
 async def _look(app: App) -> Sequence[_Progress]:
     views = await app.queues.list()
     completed = completed_of(await app.jobs.counts(EVER, by_minute=False))
-    rates = rates_of(await app.jobs.counts(WINDOW), now())
-    return [_Progress(view, completed.get(view.name, 0), rates.get(view.name, QueueRate())) for view in views]
+    counts = await app.jobs.counts(WINDOW)
+    recent, rates, none = sums_of(counts), rates_of(counts, now()), QueueRate()
+    return [
+        _Progress(view, completed.get(view.name, 0), recent.get(view.name, none), rates.get(view.name, none))
+        for view in views
+    ]
 
 
 async def _frame(app: App, out: Console) -> RenderableType:
@@ -85,7 +92,9 @@ async def _frame(app: App, out: Console) -> RenderableType:
 
 
 def _fields(progress: _Progress) -> dict[str, object]:
-    return {**queue_fields(progress.view), "completed": progress.completed, **progress.rate.fields()}
+    fields = queue_fields(progress.view)
+    del fields["at_least"]  # all are counted
+    return {**fields, "completed": progress.completed, **progress.rate.fields()}
 
 
 def _row(progress: _Progress) -> tuple[Cell, ...]:
@@ -99,8 +108,9 @@ def _row(progress: _Progress) -> tuple[Cell, ...]:
         view.running,
         view.failed,
         progress.completed,
+        shown_rate(progress.recent.completed),
         view.oldest_ready,
-        shown_rate(progress.rate.completed),
+        shown_limit(view.limit),
     )
 
 
@@ -111,7 +121,7 @@ def pause(target: StoreTarget, *, names: tuple[str, ...]) -> None:
     """Stop claims from queues. Running jobs continue."""
 
     async def change(app: App) -> None:
-        known = {view.name for view in await app.queues.list()}.union(task.queue for task in app.tasks)
+        known = {view.name for view in await app.queues.list(most=1)}.union(task.queue for task in app.tasks)
         for name in names:
             changed = await app.backend.queues.pause(check_name("queue", name))  # `app.queues` would warn by a log
             click.echo(f"{name} {'paused' if changed else 'was already paused'}")
@@ -131,5 +141,20 @@ def resume(target: StoreTarget, *, names: tuple[str, ...]) -> None:
         for name in names:
             changed = await app.queues.resume(name)
             click.echo(f"{name} {'resumed' if changed else 'was not paused'}")
+
+    target.run(change)
+
+
+@queue.command("limit")
+@click.argument("name", metavar="QUEUE")
+@limit_options
+@store_options
+def set_limit(target: StoreTarget, *, name: str, **options: Any) -> None:
+    """Limit how many jobs of a queue run at once, and at what rate they start, over all workers."""
+    limit = given_limit(**options)
+
+    async def change(app: App) -> None:
+        await app.queues.limit(name, limit)
+        click.echo(f"{name} has no limit" if limit is None else f"{name} is limited: {shown_limit(limit)}")
 
     target.run(change)

@@ -22,7 +22,7 @@ _RATED = ("enqueued", "completed", "failed")
 
 
 class QueueRate(msgspec.Struct, frozen=True):
-    """The jobs of a queue per minute."""
+    """The jobs of a queue per minute, or their number."""
 
     enqueued: float = 0.0
     completed: float = 0.0
@@ -34,7 +34,7 @@ class QueueRate(msgspec.Struct, frozen=True):
 
 
 def rates_of(counts: Iterable[Count], at: datetime) -> dict[str, QueueRate]:
-    """Return the rate of each queue over `WINDOW` before an instant; the window begins with a whole minute."""
+    """Return the mean rate of each queue over `WINDOW` before an instant; the window begins with a whole minute."""
     elapsed = (at - (at - WINDOW + _MINUTE).replace(second=0, microsecond=0)) / _MINUTE
     rates: dict[str, QueueRate] = {}
     for count in counts:
@@ -45,6 +45,17 @@ def rates_of(counts: Iterable[Count], at: datetime) -> dict[str, QueueRate]:
             known.failed + count.failed / elapsed,
         )
     return rates
+
+
+def sums_of(counts: Iterable[Count]) -> dict[str, QueueRate]:
+    """Return how many jobs of each queue the counters have counted."""
+    sums: dict[str, QueueRate] = {}
+    for count in counts:
+        known = sums.get(count.queue, QueueRate())
+        sums[count.queue] = QueueRate(
+            known.enqueued + count.enqueued, known.completed + count.completed, known.failed + count.failed
+        )
+    return sums
 
 
 class RateMeter:
@@ -88,7 +99,8 @@ def completed_of(sums: Iterable[Count]) -> dict[str, int]:
 
 
 def shown_rate(rate: float) -> str | None:
-    """Return a rate for a table; None for none at all."""
+    """Return a rate or a number for a table; None for none at all."""
     if not rate:
         return None
-    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"  # noqa: PLR2004 - below, a digit after the point matters
+    is_rounded = rate >= 10 or rate == int(rate)  # noqa: PLR2004 - below, a digit after the point matters
+    return f"{rate:,.0f}" if is_rounded else f"{rate:.1f}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -21,10 +22,10 @@ def schema() -> None:
     """Install, upgrade and check the tables."""
 
 
-async def _install(app: App) -> int:
+async def _install(app: App, *, only_existing: bool = False) -> int:
     with contextlib.suppress(SchemaMismatch):  # the connection is open anyway; `install` rejects newer tables
-        await app.opened()
-    return await app.backend.schema.install()
+        await app.opened(install=not only_existing)
+    return await app.backend.schema.install(only_existing=only_existing)
 
 
 @schema.command()
@@ -42,7 +43,7 @@ def upgrade(target: StoreTarget) -> None:
     """Upgrade the tables of an existing store to this version; safe to repeat."""
     app = target.app()
     require_file(app)
-    version = target.run(_install, app=app, creates=True)
+    version = target.run(partial(_install, only_existing=True), app=app, creates=True)
     click.echo(f"The tables at {app.backend.url} have version {version}.")
 
 

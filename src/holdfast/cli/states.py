@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from holdfast.store.stream_values import ConsumerView, NodeView
-from holdfast.store.values import QueueView, WorkerView
+from holdfast.store.values import QueueView, TaskView, WorkerView
 
 
-def queue_state(view: QueueView) -> str:
-    """Return whether workers may claim from a queue: open or paused."""
+def queue_state(view: QueueView | TaskView) -> str:
+    """Return whether workers may claim from a queue, or jobs of a task: open or paused."""
     return "paused" if view.paused else "open"
 
 

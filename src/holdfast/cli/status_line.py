@@ -1,14 +1,13 @@
 """The live status line of `worker run` on a terminal: under the log, replaced four times per second.
 
 ```text
-   one process    the event loop of the worker refreshes it, with rich; what is printed meanwhile stands above it
-   several        each process writes its figures into shared memory; the supervisor shows the sum under the joined logs
+   one process    each report of the worker refreshes it, with rich; what is printed meanwhile stands above it
+   several        each process writes its reports into shared memory; the supervisor shows the sum under the joined logs
 ```
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import mmap
@@ -16,18 +15,17 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import Generator
 from typing import Any, Final, NamedTuple, TextIO, cast
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from holdfast.app.run_worker import WorkerProcess
 from holdfast.cli.rate import Rate
 from holdfast.cli.table import console
-
-_PERIOD: Final = 0.25
+from holdfast.hooks.observers import Hooks
+from holdfast.hooks.values import WorkerEnd, WorkerReport, WorkerStart
 
 
 class ProcessFigures(NamedTuple):
@@ -44,24 +42,19 @@ class ProcessFigures(NamedTuple):
     events: int = 0
 
     @classmethod
-    def of(cls, process: WorkerProcess) -> ProcessFigures:
-        """Return the figures of a process, in its event loop."""
-        figures = cls()
-        if process.worker is not None:
-            status = process.worker.status()
-            totals = status.totals
-            figures = figures._replace(
-                slots=process.worker.settings.concurrency,
-                running=len(status.running),
-                done=totals.completed,
-                failed=totals.failed,
-                retried=totals.retried,
-                ended=totals.completed + totals.failed + totals.retried + totals.snoozed + totals.cancelled,
-            )
-        if process.node is not None:
-            node = process.node.status()
-            figures = figures._replace(partitions=len(node.shares), events=node.handled)
-        return figures
+    def of(cls, report: WorkerReport) -> ProcessFigures:
+        """Return the figures of a report."""
+        totals = report.totals
+        return cls(
+            slots=report.slots,
+            running=report.running,
+            partitions=report.partitions,
+            done=totals.completed,
+            failed=totals.failed,
+            retried=totals.retried,
+            ended=totals.completed + totals.failed + totals.retried + totals.snoozed + totals.cancelled,
+            events=report.events,
+        )
 
 
 _NOW: Final = ProcessFigures._fields.index(
@@ -98,42 +91,34 @@ class StatusText:
 # --- one process ------------------------------------------------------------------------------------------------------
 
 
-@contextlib.asynccontextmanager
-async def status_line(process: WorkerProcess, _seat: int = 0) -> AsyncGenerator[None]:
-    """Show what a process does until the block ends; what is logged and printed meanwhile stands above the line."""
-    out = console(stderr=True)
-    text = StatusText(has_consumers=process.node is not None)
-    with (
-        Live(console=out, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False) as live,
-        _above(out),
-    ):
+class StatusLine:
+    """Shows what this process does; what is logged and printed meanwhile stands above the line."""
 
-        def refresh() -> None:
-            line = Text(text.text(ProcessFigures.of(process)), style="dim", no_wrap=True, overflow="ellipsis")
-            live.update(line, refresh=True)
+    def __init__(self, *, has_consumers: bool) -> None:
+        self._text = StatusText(has_consumers=has_consumers)
+        self._shown = contextlib.ExitStack()
+        self._live: Live | None = None
 
-        async with _repeating(refresh):
-            yield
+    def observe(self, hooks: Hooks) -> None:
+        """Show the line from the start of the work to its end."""
+        hooks.worker_start(self._begin)
+        hooks.worker_report(self._refresh)
+        hooks.worker_end(self._end)
 
+    def _begin(self, _: WorkerStart) -> None:
+        out = console(stderr=True)
+        live = Live(console=out, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False)
+        self._live = self._shown.enter_context(live)
+        self._shown.enter_context(_above(out))
 
-@contextlib.asynccontextmanager
-async def _repeating(action: Callable[[], None]) -> AsyncGenerator[None]:
-    """Call `action` periodically while the block runs, and once at its end."""
+    def _refresh(self, report: WorkerReport) -> None:
+        line = Text(self._text.text(ProcessFigures.of(report)), style="dim", no_wrap=True, overflow="ellipsis")
+        if self._live is not None:
+            self._live.update(line, refresh=True)
 
-    async def repeat() -> None:
-        while True:
-            action()
-            await asyncio.sleep(_PERIOD)
-
-    repeating = asyncio.create_task(repeat())
-    try:
-        yield
-    finally:
-        repeating.cancel()
-        with contextlib.suppress(asyncio.CancelledError, OSError):  # the terminal may be gone
-            await repeating
-        with contextlib.suppress(OSError):
-            action()
+    def _end(self, _: WorkerEnd) -> None:
+        self._live = None
+        self._shown.close()
 
 
 # --- several processes ------------------------------------------------------------------------------------------------
@@ -147,22 +132,18 @@ class SharedFigures:
         self._memory = mmap.mmap(-1, processes * self._slot.size)
         self._processes = processes
         self._text = StatusText(has_consumers=has_consumers)
+        self._before: tuple[int, ...] | None = None  # the totals of the predecessors; read by a process that reports
 
     def _read(self, seat: int) -> ProcessFigures:
         return ProcessFigures(*self._slot.unpack_from(self._memory, seat * self._slot.size))
 
-    @contextlib.asynccontextmanager
-    async def watch(self, process: WorkerProcess, seat: int) -> AsyncGenerator[None]:
-        """Write the figures of a process; it adds to the totals of its predecessors in the seat."""
-        before = self._read(seat)[_NOW:]
-
-        def write() -> None:
-            figures = ProcessFigures.of(process)
-            totals = [total + earlier for total, earlier in zip(figures[_NOW:], before, strict=True)]
-            self._slot.pack_into(self._memory, seat * self._slot.size, *figures[:_NOW], *totals)
-
-        async with _repeating(write):
-            yield
+    def write(self, report: WorkerReport) -> None:
+        """Write the figures of this process; it adds to the totals of its predecessors in the seat."""
+        if self._before is None:
+            self._before = self._read(report.seat)[_NOW:]
+        figures = ProcessFigures.of(report)
+        totals = [total + earlier for total, earlier in zip(figures[_NOW:], self._before, strict=True)]
+        self._slot.pack_into(self._memory, report.seat * self._slot.size, *figures[:_NOW], *totals)
 
     def line(self) -> str:
         """Return the line of the sum."""

@@ -44,7 +44,7 @@ STYLES = {
     "retried": "yellow",
     "snoozed": "blue",
     "released": "dim",
-    "lost": "red",
+    "rescued": "red",
     "open": "green",
     "paused": "yellow",
     "live": "green",
@@ -60,6 +60,9 @@ STYLES = {
     "bad": "red bold",
     "fits": "green",
     "off": "yellow",
+    "active": "green",
+    "overdue": "red",
+    "undeclared": "dim",
 }
 
 

@@ -20,6 +20,9 @@ from holdfast.model.job import JobState
 if TYPE_CHECKING:
     from holdfast.app.app import App
 
+MOST_COUNTED = 10_000
+"""Counting stops at so many jobs of a task and state: a frame costs the same however many jobs there are."""
+
 _FAILURES = 100  # the latest failed jobs, which are grouped by their errors
 
 
@@ -33,8 +36,10 @@ _FAILURES = 100  # the latest failed jobs, which are grouped by their errors
 def top(target: StoreTarget, *, interval: float, once: bool, as_json: bool) -> None:
     """Watch the store: queues, rates, workers, failures and consumers, redrawn every second.
 
-    q or Ctrl-C ends it. A frame takes six queries, whatever the number of jobs; if they take long, frames come less
-    often, so that the store spends at most a tenth of its time on them.
+    q or Ctrl-C ends it. A frame takes six queries, whatever the number of jobs: `10,000+` means that counting stopped
+    there. If they take long, frames come less often, so that the store spends at most a tenth of its time on them.
+
+    Live rates are those of the last 10 seconds; a single frame shows the numbers of the last 5 minutes.
 
     \b
     holdfast top
@@ -56,7 +61,7 @@ def _frames() -> Frame:
     async def frame(app: App, out: Console) -> RenderableType:
         seen = await look(app)
         measured = meter.add(seen.counts, seen.at)
-        return render(msgspec.structs.replace(seen, measured=measured), out.width, out.height)
+        return render(msgspec.structs.replace(seen, measured=measured, is_live=True), out.width, out.height)
 
     return frame
 
@@ -66,7 +71,7 @@ async def look(app: App) -> TopSnapshot:
     return TopSnapshot(
         store=app.backend.url,
         at=now(),
-        queues=tuple(await app.queues.list()),
+        queues=tuple(await app.queues.list(most=MOST_COUNTED)),
         counts=tuple(await app.jobs.counts(WINDOW)),
         workers=tuple(await app.workers()),
         failed=tuple((await app.jobs.list(JobState.FAILED, limit=_FAILURES)).jobs),

@@ -12,25 +12,29 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from holdfast.cli.json_output import queue_fields, seconds, worker_fields
-from holdfast.cli.rates import QueueRate, rates_of, shown_rate
+from holdfast.cli.rates import QueueRate, rates_of, shown_rate, sums_of
 from holdfast.cli.states import consumer_state, live_ids, owners_of, queue_state, worker_state
 from holdfast.cli.table import STYLES, Cell, Column, fitted, shortened, table_of
 from holdfast.cli.text import line
 from holdfast.store.stream_values import ConsumerView, NodeView
 from holdfast.store.values import Count, JobView, QueueView, WorkerView
 
-_QUEUES = (
-    Column("queue", shrinks=True),
-    Column("state", coloured=True),
-    Column("ready", right=True),
-    Column("running", right=True),
-    Column("failed", right=True),
-    Column("in/min", right=True),
-    Column("done/min", right=True),
-    Column("oldest"),
-    Column("scheduled", right=True, optional=True, hides_zero=True),
-    Column("blocked", right=True, optional=True, hides_zero=True),
-)
+
+def _queue_columns(recently: str) -> tuple[Column, ...]:
+    return (
+        Column("queue", shrinks=True),
+        Column("state", coloured=True),
+        Column("ready", right=True),
+        Column("running", right=True),
+        Column("failed", right=True),
+        Column(f"in{recently}", right=True),
+        Column(f"done{recently}", right=True),
+        Column("oldest"),
+        Column("scheduled", right=True, optional=True, hides_zero=True),
+        Column("blocked", right=True, optional=True, hides_zero=True),
+    )
+
+
 _WORKERS = (
     Column("worker", shrinks=True, keeps_end=True),
     Column("state", coloured=True),
@@ -71,11 +75,17 @@ class TopSnapshot(msgspec.Struct, frozen=True):
     nodes: tuple[NodeView, ...]
     consumers: tuple[ConsumerView, ...]
     measured: dict[str, QueueRate] | None = None
+    is_live: bool = False
 
     @property
-    def rates(self) -> dict[str, QueueRate]:
-        """The rates of the queues: as measured between frames, else the means of the last minutes."""
-        return rates_of(self.counts, self.at) if self.measured is None else self.measured
+    def recent(self) -> dict[str, QueueRate]:
+        """What happened lately: live, per minute as measured between frames; else the numbers of five minutes."""
+        return self.measured or {} if self.is_live else sums_of(self.counts)
+
+    @property
+    def recently(self) -> str:
+        """The unit of these numbers."""
+        return "/min" if self.is_live else " 5 min"
 
 
 class FailureGroup(msgspec.Struct, frozen=True):
@@ -101,7 +111,7 @@ def failure_groups(failed: Sequence[JobView]) -> list[FailureGroup]:
 
 def snapshot_fields(snapshot: TopSnapshot) -> dict[str, Any]:
     """Return the fields for JSON."""
-    rates, live = snapshot.rates, live_ids(snapshot.nodes)
+    rates, live = rates_of(snapshot.counts, snapshot.at), live_ids(snapshot.nodes)
     return {
         "store": snapshot.store,
         "at": snapshot.at,
@@ -123,9 +133,9 @@ def snapshot_fields(snapshot: TopSnapshot) -> dict[str, Any]:
 
 def render(snapshot: TopSnapshot, width: int, height: int | None) -> RenderableType:
     """Return a frame that fits the terminal; without a height, one with all rows."""
-    rates = snapshot.rates
+    rates = snapshot.recent
     tables = [
-        (_QUEUES, "No queues. The first job creates one.", _queue_rows(snapshot, rates)),
+        (_queue_columns(snapshot.recently), "No queues. The first job creates one.", _queue_rows(snapshot, rates)),
         (_WORKERS, "No workers: start one with `holdfast worker run`.", _worker_rows(snapshot)),
         (_FAILURES, None, _failure_rows(snapshot)),
         (_CONSUMERS, None, _consumer_rows(snapshot)),
@@ -170,9 +180,11 @@ def _totals(snapshot: TopSnapshot, rates: dict[str, QueueRate]) -> Text:
     totals = {state: sum(getattr(view, state) for view in snapshot.queues) for state in states}
     text = Text(no_wrap=True, overflow="ellipsis")
     for state, number in totals.items():
-        text.append(f"{number:,} {state}  ", style=STYLES[state] if number else "dim")
+        more = "+" if any(state in view.at_least for view in snapshot.queues) else ""
+        text.append(f"{number:,}{more} {state}  ", style=STYLES[state] if number else "dim")
     done = sum(rate.completed for rate in rates.values())
-    return text.append(f"{shown_rate(done) or 0} completed/min", style=STYLES["completed"] if done else "dim")
+    unit = "/min" if snapshot.is_live else " in 5 min"
+    return text.append(f"{shown_rate(done) or 0} completed{unit}", style=STYLES["completed"] if done else "dim")
 
 
 def _queue_rows(snapshot: TopSnapshot, rates: dict[str, QueueRate]) -> list[Sequence[Cell]]:
@@ -182,17 +194,23 @@ def _queue_rows(snapshot: TopSnapshot, rates: dict[str, QueueRate]) -> list[Sequ
         (
             view.name,
             queue_state(view),
-            f"{view.ready:,}",
+            _number(view, "ready"),
             view.running,
-            f"{view.failed:,}",
+            _number(view, "failed"),
             shown_rate(rates.get(view.name, QueueRate()).enqueued),
             shown_rate(rates.get(view.name, QueueRate()).completed),
             view.oldest_ready,
-            view.scheduled,
-            view.blocked,
+            _number(view, "scheduled"),
+            _number(view, "blocked"),
         )
         for view in views
     ]
+
+
+def _number(view: QueueView, state: str) -> str:
+    """Return how many jobs are in a state; with a plus if counting stopped there."""
+    number: int = getattr(view, state)
+    return f"{number:,}+" if state in view.at_least else f"{number:,}"
 
 
 def _worker_rows(snapshot: TopSnapshot) -> list[Sequence[Cell]]:
@@ -203,7 +221,7 @@ def _worker_rows(snapshot: TopSnapshot) -> list[Sequence[Cell]]:
             view.heartbeat.worker_id,
             worker_state(view),
             view.silent,
-            f"{view.heartbeat.running}/{view.heartbeat.concurrency}",
+            f"{view.running}/{view.heartbeat.concurrency}",
             "every queue" if view.heartbeat.queues is None else ", ".join(view.heartbeat.queues),
             view.heartbeat.host,
         )

@@ -30,10 +30,10 @@ _COLUMNS = (
     Column("state", coloured=True),
     Column("heartbeat", right=True),
     Column("running", right=True),
-    Column("since"),
+    Column("pid", right=True),
     Column("queues", shrinks=True),
+    Column("since", optional=True),
     Column("host", shrinks=True, optional=True),
-    Column("pid", right=True, optional=True),
     Column("lease", optional=True),
 )
 _PURPOSE = "a worker runs the tasks and consumers of an app"
@@ -121,23 +121,25 @@ def run(
     if recovery is not None:
         given["timing"] = Timing.for_recovery(recovery)
     if not quiet:
-        given |= _display(processes, has_consumers=len(app.subscribed) > 0 and not until_empty)
+        given |= _display(app, processes, has_consumers=len(app.subscribed) > 0 and not until_empty)
     own = {name: given.pop(name) for name in WORKER_SETTINGS if name in given}
     wanted = cast("WorkerSettings", {"queues": _names(queues), "until_empty": until_empty, **own})
     code = run_worker(app, wanted, processes=processes, **given)
     click.get_current_context().exit(code)
 
 
-def _display(processes: int, *, has_consumers: bool) -> dict[str, Any]:
-    """Return how to show the live status line: on stderr, or under the joined logs on stdout; only on a terminal."""
+def _display(app: App, processes: int, *, has_consumers: bool) -> dict[str, Any]:
+    """Show the live status line: on stderr, or under the joined logs on stdout; only on a terminal."""
     if not is_live_terminal(sys.stderr if processes == 1 else sys.stdout):
         return {}
-    from holdfast.cli.status_line import SharedFigures, status_line  # slow to import, and seldom needed
+    from holdfast.cli.status_line import SharedFigures, StatusLine  # slow to import, and seldom needed
 
     if processes == 1:
-        return {"watch": status_line}
+        StatusLine(has_consumers=has_consumers).observe(app.hooks)
+        return {}
     figures = SharedFigures(processes, has_consumers=has_consumers)
-    return {"watch": figures.watch, "line": figures.line}
+    app.on("worker.report", figures.write)
+    return {"line": figures.line}
 
 
 def _check_consumers(app: App, options: Sequence[str], until_empty: bool) -> None:
@@ -167,7 +169,10 @@ def _names(queues: str | None) -> list[str] | None:
 @json_option
 @store_options
 def list_workers(target: StoreTarget, *, as_json: bool) -> None:
-    """List the workers that have sent heartbeats; silent ones are marked."""
+    """List the workers that have sent heartbeats; silent ones are marked.
+
+    `running` is the number of jobs that a worker holds now, of as many as it runs at a time.
+    """
     views = target.run(lambda app: app.workers())
     if as_json:
         show_json({"workers": [worker_fields(view) for view in views]})
@@ -184,11 +189,11 @@ def _row(view: WorkerView) -> tuple[Cell, ...]:
         heartbeat.worker_id,
         worker_state(view),
         view.silent,
-        f"{heartbeat.running}/{heartbeat.concurrency}",
-        view.started_at,
-        _served(heartbeat.queues),
-        heartbeat.host,
+        f"{view.running}/{heartbeat.concurrency}",
         heartbeat.pid,
+        _served(heartbeat.queues),
+        view.started_at,
+        heartbeat.host,
         heartbeat.lease,
     )
 

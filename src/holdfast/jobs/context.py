@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
-from typing import Generic
+from typing import Any, Generic
 
 from holdfast.errors import ConfigError
 from holdfast.jobs.effect import JobEffect, Settling
 from holdfast.model.duration import to_span
 from holdfast.model.isolation import READ_COMMITTED, Isolation
-from holdfast.model.job import LeasedJob
+from holdfast.model.job import JobState, LeasedJob
 from holdfast.model.outcome import Completed
+from holdfast.runtime.other_queues import CONTEXT_CALLS, AnswersOtherCalls
+from holdfast.runtime.payload import decode_result
 from holdfast.runtime.signals import Signal
 from holdfast.runtime.text import clean
 from holdfast.runtime.type_variables import Connection
@@ -25,12 +27,14 @@ from holdfast.store.values import Finish
 _NOTE_LIMIT = 1024
 
 
-class Context(Generic[Connection]):
+class Context(AnswersOtherCalls, Generic[Connection]):
     """An attempt, as its handler sees it.
 
     `Context[psycopg.AsyncConnection]` declares the type of the connection that `transaction` yields; in a handler that
     uses `ctx.sync`, `Context[psycopg.Connection]`. The worker does not check it. `Context` alone means any.
     """
+
+    _other_calls = CONTEXT_CALLS
 
     def __init__(self, job: LeasedJob, backend: Backend, *, lease: timedelta, keeper: Settling | None = None) -> None:
         self.job = job
@@ -89,6 +93,16 @@ class Context(Generic[Connection]):
         span = self._effect.span if duration is None else to_span(duration, "duration")
         self._effect.require_held(await self._backend.jobs.extend(self.job.lease, span))
 
+    async def results(self, type: Any = Any) -> list[Any]:  # noqa: A002
+        """Return the results of the job's parents, in the order of `after`, each decoded to `type`.
+
+        None for a parent that was not completed: the job is run anyway.
+        """
+        return [
+            decode_result(parent.result, type) if parent.state == JobState.COMPLETED else None
+            for parent in await self._backend.insight.parents(self.job.seq)
+        ]
+
     def transaction(
         self, *, completes: bool = True, isolation: Isolation = READ_COMMITTED
     ) -> AbstractAsyncContextManager[Connection]:
@@ -137,6 +151,10 @@ class SyncContext(Generic[Connection]):
     def extend(self, duration: float | timedelta | None = None) -> None:
         """Extend the lease."""
         self._effect.wait(self._context.extend(duration))
+
+    def results(self, type: Any = Any) -> list[Any]:  # noqa: A002
+        """Return the results of the job's parents, as `Context.results` does."""
+        return self._effect.wait(self._context.results(type))
 
     def transaction(
         self, *, completes: bool = True, isolation: Isolation = READ_COMMITTED

@@ -10,27 +10,32 @@ from uuid import UUID
 import msgspec
 
 from holdfast.errors import ArgumentsError, ConfigError, OutcomeUnknown, PayloadError
+from holdfast.jobs.after import Parent, after_conditions
 from holdfast.jobs.task import Task, check_max_attempts, check_priority, check_timeout
+from holdfast.jobs.unique import OnConflictName, UniqueFor, unique_of, unique_setting
+from holdfast.model.conditions import Conditions, Unique
 from holdfast.model.duration import to_span
 from holdfast.model.ids import check_id, new_id, new_ids
 from holdfast.model.instants import to_micros
 from holdfast.model.job import NewJob
 from holdfast.model.names import MAX_NAME, check_name
 from holdfast.runtime.payload import encode_headers
-from holdfast.runtime.unknown_settings import refuse_unknown
+from holdfast.runtime.unknown_settings import meant_setting, refuse_unknown
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
 
 class TaskCall(Generic[P, R_co]):
-    """A call of a task with this signature, for `enqueue_many`; made by `task.call(…)`."""
+    """A call of a task with this signature, for `enqueue_many`, `chain` and `group`; made by `task.call(…)`."""
 
-    __slots__ = ("args", "kwargs")
+    __slots__ = ("args", "kwargs", "origin")
 
-    def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any], origin: tuple[Any, Task, JobTemplate]) -> None:
         self.args = args
         self.kwargs = kwargs
+        self.origin = origin
+        """The app, the task, and the options of its jobs."""
 
 
 class JobOptions(TypedDict, total=False):
@@ -38,8 +43,12 @@ class JobOptions(TypedDict, total=False):
 
     `delay` counts from the store's now, `run_at` is an aware datetime; give at most one of them. `priority` is a head
     start of a minute per step. Jobs of one queue with the same `order_key` run one at a time, in enqueue order.
+    Of the jobs of the task with the same `unique_key`, one is enqueued, and other callers get it; `unique=True` makes
+    the key of the arguments; `unique_for` is how long a job holds its key, `on_conflict` what others do meanwhile.
     `job_id` (a UUID) makes an enqueue safe to repeat. `using` is the caller's connection, whose open transaction the
     enqueue joins. `patience` is how long an enqueue is repeated, with the same ids, while the store cannot be reached.
+    The job waits for the end of the jobs in `after`; if one of them fails or is cancelled, it is cancelled, or with
+    `run_anyway` runs nevertheless.
     An option that is None counts as not given.
     """
 
@@ -51,6 +60,12 @@ class JobOptions(TypedDict, total=False):
     timeout: float | timedelta | None
     headers: Mapping[str, str] | None
     order_key: str | None
+    unique_key: str | None
+    unique: bool | None
+    unique_for: UniqueFor | None
+    on_conflict: OnConflictName | None
+    after: Parent | Iterable[Parent] | None
+    run_anyway: bool | None
     job_id: str | UUID | None
     using: object
     patience: float | timedelta | None
@@ -71,6 +86,8 @@ class JobTemplate(msgspec.Struct, frozen=True):
     using: object
     patience: float | None
     """Seconds for which an enqueue is repeated; None: it is not."""
+    unique: Callable[[str], Unique] | None = None
+    """The unique key of a job by its payload."""
 
 
 def job_template(task: Task, **options: Unpack[JobOptions]) -> JobTemplate:
@@ -88,6 +105,7 @@ def job_template(task: Task, **options: Unpack[JobOptions]) -> JobTemplate:
         )
         raise ConfigError(message)
     patience = options.get("patience")
+    unique = unique_setting(given, task.unique)
     job = NewJob(
         id="",
         queue=check_name("queue", given.get("queue", task.queue)),
@@ -100,6 +118,7 @@ def job_template(task: Task, **options: Unpack[JobOptions]) -> JobTemplate:
         delay=None if delay is None else to_span(delay, "delay"),
         run_at=_checked_instant(given.get("run_at")),
         order_key=check_order_key(given["order_key"]) if "order_key" in given else None,
+        conditions=after_conditions(given),
     )
     return JobTemplate(
         encode=task.signature.encode,
@@ -109,6 +128,7 @@ def job_template(task: Task, **options: Unpack[JobOptions]) -> JobTemplate:
         job_id=check_id(str(given["job_id"])) if "job_id" in given else None,  # a UUID object is accepted too
         using=options.get("using"),
         patience=None if patience is None else to_span(patience, "patience").total_seconds(),
+        unique=None if unique is None else unique_of(unique, task.signature, task.handler),
     )
 
 
@@ -148,8 +168,31 @@ def check_order_key(order_key: object) -> str:
 
 def new_job(template: JobTemplate, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewJob:
     """Return the job of one call."""
-    payload = template.encode(args, kwargs)
-    return NewJob(template.job_id or new_id(), template.queue, template.task, payload, *template.common)
+    try:
+        payload = template.encode(args, kwargs)
+    except ArgumentsError as error:
+        option = next((meant for meant in map(meant_option, kwargs) if meant), None)
+        if option is None:
+            raise
+        raise ArgumentsError(
+            f"{error}; an option goes elsewhere: {template.task}.options({option}=…).enqueue(…)"
+        ) from None
+    common = template.common if template.unique is None else _with_key(template, payload)
+    return NewJob(template.job_id or new_id(), template.queue, template.task, payload, *common)
+
+
+def _with_key(template: JobTemplate, payload: str) -> tuple[Any, ...]:
+    """Return the fields of `NewJob` after the payload, with the unique key in the conditions, which come last."""
+    *others, conditions = template.common
+    unique = None if template.unique is None else template.unique(payload)
+    if conditions is not None:
+        return (*others, msgspec.structs.replace(conditions, unique=unique))
+    return (*others, Conditions(unique))
+
+
+def meant_option(name: str) -> str | None:
+    """Return the option of a job that is called so, here or in another queue."""
+    return meant_setting(name, JOB_OPTIONS)
 
 
 def new_jobs(
@@ -185,7 +228,10 @@ def new_jobs(
         raise ConfigError(f"job_ids has {counts}: pass one for each call, in the same order. Nothing was enqueued")
     ids = new_ids(len(payloads)) if given_ids is None else given_ids
     queue, task, common = template.queue, template.task, template.common
-    return [NewJob(job_id, queue, task, payload, *common) for job_id, payload in zip(ids, payloads, strict=True)]
+    calls_by_id = zip(ids, payloads, strict=True)
+    if template.unique is not None:
+        return [NewJob(job_id, queue, task, text, *_with_key(template, text)) for job_id, text in calls_by_id]
+    return [NewJob(job_id, queue, task, payload, *common) for job_id, payload in calls_by_id]
 
 
 def _counted(items: Sequence[object], noun: str) -> str:

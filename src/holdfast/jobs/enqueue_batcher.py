@@ -14,9 +14,10 @@ from weakref import WeakKeyDictionary
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.model.job import NewJob
 from holdfast.store.backend import Backend
+from holdfast.store.values import Enqueued
 
 MAX_BATCH = 1000
-_Waiting = tuple[Sequence[NewJob], asyncio.Future[list[bool]]]
+_Waiting = tuple[Sequence[NewJob], asyncio.Future[Sequence[Enqueued]]]
 
 
 class _LoopQueue:
@@ -34,14 +35,14 @@ class EnqueueBatcher:
     def __init__(self) -> None:
         self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopQueue] = WeakKeyDictionary()
 
-    async def enqueue(self, backend: Backend, jobs: Sequence[NewJob]) -> list[bool]:
-        """Enqueue jobs, all or none; True for each that is new."""
+    async def enqueue(self, backend: Backend, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
+        """Enqueue jobs, all or none; see `JobStore.enqueue` for the answers."""
         loop = asyncio.get_running_loop()
         queue = self._queues.get(loop)
         if queue is None:
             queue = self._queues[loop] = _LoopQueue()
         if queue.is_busy:
-            answer: asyncio.Future[list[bool]] = loop.create_future()
+            answer: asyncio.Future[Sequence[Enqueued]] = loop.create_future()
             queue.waiting.append((jobs, answer))
             return await answer
         queue.is_busy = True
@@ -94,6 +95,6 @@ def _take(waiting: list[_Waiting]) -> list[_Waiting]:
     return batch
 
 
-def _fail(answer: asyncio.Future[list[bool]], error: Exception) -> None:
+def _fail(answer: asyncio.Future[Sequence[Enqueued]], error: Exception) -> None:
     if not answer.done():
         answer.set_exception(error)

@@ -132,7 +132,7 @@ def _as_asked(task: Task | UnknownTask, job: LeasedJob, error: BaseException) ->
         case Cancel():
             return Cancelled(clean(describe(error).message, _REASON_LIMIT))
         case Retry() if error.delay is not None:
-            return _again(job, to_span(error.delay, "the delay of Retry"), describe(error))
+            return _again(job, to_span(error.delay, "the delay of Retry"), describe(error), is_asked=True)
         case _:
             return _by_policy(task, job, error, describe(error))
 
@@ -149,11 +149,11 @@ def _by_policy(task: Task | UnknownTask, job: LeasedJob, error: BaseException, f
         _logger.error("task %s, job %s: %s", task.name, job.id, decision.problem)
     if decision.delay is None:
         return Failed(failure)
-    return _again(job, decision.delay, failure)
+    return _again(job, decision.delay, failure, is_asked=isinstance(error, Retry))
 
 
-def _again(job: LeasedJob, delay: timedelta, failure: Failure) -> Outcome:
-    return Failed(failure) if job.is_last_attempt else Retried(delay, failure)
+def _again(job: LeasedJob, delay: timedelta, failure: Failure, *, is_asked: bool) -> Outcome:
+    return Failed(failure) if job.is_last_attempt else Retried(delay, failure, is_asked)
 
 
 async def repeated(

@@ -10,8 +10,11 @@ from typing import Any, Final, TypedDict, Unpack
 import msgspec
 
 from holdfast.errors import ConfigError, TaskNotFound
+from holdfast.jobs.batch_handler import batch_signature, check_batch, check_linger
 from holdfast.jobs.context import Context
+from holdfast.jobs.unique import OnConflictName, UniqueFor, UniqueSetting, unique_setting
 from holdfast.model.duration import to_span
+from holdfast.model.limits import Limit, check_limited
 from holdfast.model.names import check_name
 from holdfast.model.retry import RetryPolicy, RetrySetting, policy_of
 from holdfast.model.turn import MAX_PRIORITY
@@ -39,6 +42,12 @@ class Task(msgspec.Struct, frozen=True):
     returns: Any = Any
     """The annotated type of what the handler returns, to which results are decoded."""
     isolate: bool = True
+    unique: UniqueSetting | None = None
+    limit: Limit | None = None
+    batch: int | None = None
+    """The largest number of jobs that one call of the handler receives; None: the handler takes one job."""
+    linger: float = 0.0
+    """How long a batch that is not full waits for more jobs, in seconds."""
 
     @property
     def reference(self) -> tuple[str, str] | None:
@@ -53,6 +62,10 @@ class TaskSettings(TypedDict, total=False):
     `executor="process"` runs the handler in a child process; by default an `async def` runs in the event loop and a
     plain function in a thread. `timeout` limits one attempt. `isolate=False`: a job whose worker died is not run in a
     child process next; if it was the cause, it takes the jobs beside it down again, until it has failed.
+    `unique_key`, `unique`, `unique_for` and `on_conflict` are the defaults of the options of its jobs.
+    `limit` is written to the store when a worker starts, if it was changed in the code since the last time.
+    `batch` makes one call of the handler for up to so many jobs, after waiting at most `linger` for more of them; see
+    `docs/howto/batches.md`.
     """
 
     name: str | None
@@ -63,6 +76,13 @@ class TaskSettings(TypedDict, total=False):
     retry: RetrySetting
     executor: ExecutorSetting | None
     isolate: bool
+    unique_key: str | None
+    unique: bool
+    unique_for: UniqueFor | None
+    on_conflict: OnConflictName | None
+    limit: Limit | None
+    batch: int | None
+    linger: float | timedelta | None
 
 
 TASK_SETTINGS: Final = tuple(TaskSettings.__annotations__)
@@ -74,18 +94,29 @@ def make_task(handler: Callable[..., Any], **settings: Unpack[TaskSettings]) -> 
     _check_callable(handler)
     task_name = check_name("task", settings.get("name") or _default_name(handler))
     refuse_generator(handler, f"task {task_name!r}")
+    batch = check_batch(settings.get("batch"))
+    linger = check_linger(settings.get("linger"), batch)
+    if batch is not None:
+        _check_batched(task_name, settings)
+        signature = batch_signature(handler, task_name)
+    else:
+        signature = Signature.of(handler, task=task_name, context_type=Context)
     task = Task(
         name=task_name,
         handler=handler,
-        signature=Signature.of(handler, task=task_name, context_type=Context),
+        signature=signature,
         executor=choose_executor(handler, f"task {task_name!r}", settings.get("executor")),
         queue=check_name("queue", settings.get("queue", "default")),
         max_attempts=check_max_attempts(settings.get("max_attempts", 5)),
         priority=check_priority(settings.get("priority", 0)),
         timeout=check_timeout(settings.get("timeout")),
         retry=policy_of(settings.get("retry")),
-        returns=read_returns(handler),
+        returns=read_returns(handler) if batch is None else Any,
         isolate=_check_isolate(settings.get("isolate", True), settings.get("executor")),
+        unique=unique_setting(settings),
+        limit=check_limited(settings.get("limit")),
+        batch=batch,
+        linger=linger,
     )
     if task.executor is Executor.PROCESS and task.reference is None:
         message = (
@@ -96,17 +127,40 @@ def make_task(handler: Callable[..., Any], **settings: Unpack[TaskSettings]) -> 
     return task
 
 
+def _check_batched(name: str, settings: TaskSettings) -> None:
+    if settings.get("executor") == Executor.PROCESS:
+        raise ConfigError(
+            f'task {name!r}: batch=… and executor="process" exclude each other: a child process runs one job at a '
+            "time. Leave out one of them"
+        )
+    if settings.get("max_attempts", 5) == 1:
+        raise ConfigError(
+            f"task {name!r}: with max_attempts=1 its jobs could not run in batches, because a job runs alone in its "
+            "last attempt: pass at least 2, or leave out batch=…"
+        )
+
+
 def _check_callable(handler: object) -> None:
     if isinstance(handler, str):
         raise ConfigError(f"@app.task({handler!r}): pass the settings of a task by name, as in name={handler!r}")
     if not callable(handler):
         raise ConfigError(f"@app.task({handler!r}): not a function: pass settings by name, as in queue=…")
     name: str = getattr(handler, "__qualname__", "")
+    if inspect.isclass(handler):
+        raise ConfigError(
+            f"@app.task: {name} is a class: make it a function, or register the method of an object, as in "
+            f"app.task({name}().run)"
+        )
     owner, _, own = name.rpartition(".")
     if owner and not owner.endswith("<locals>") and _first_parameter(handler) in {"self", "cls"}:
         raise ConfigError(
             f"@app.task: {name} is a method, and a worker has no object to call it on: make it a function outside the "
             f"class, or register the method of an object, as in app.task(mailer.{own})"
+        )
+    if _first_parameter(handler) == "self":  # a bound task of Celery
+        raise ConfigError(
+            f"@app.task: {name} is a function with a parameter self: if the worker is to fill it in, annotate it as "
+            f"Context, as in def {own}(ctx: Context, …); otherwise rename it"
         )
 
 

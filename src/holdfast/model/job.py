@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.model.conditions import Conditions
 from holdfast.model.instants import to_datetime
 
 
@@ -30,7 +31,8 @@ class JobState(StrEnum):
 
     The last three are final; only an operator's `retry` moves a failed or cancelled job out of them.
     `blocked` jobs wait for other jobs. Of each order key, every job but the head is blocked. When the head ends, the
-    next one becomes the head: ready or, if it is not yet due, scheduled.
+    next one becomes the head: ready or, if it is not yet due, scheduled. A job with parents is blocked until all of
+    them have ended; then it joins its order key, if it has one.
     """
 
     SCHEDULED = "scheduled"
@@ -51,6 +53,7 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
 
     `delay` counts from the store's current time; `run_at` is an instant. Without either, the job is due at once.
     Jobs of one queue with the same `order_key` run one at a time, in the order in which the store inserted them.
+    `conditions` is None for a job that has none.
     """
 
     id: str
@@ -64,10 +67,16 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     delay: timedelta | None = None
     run_at: datetime | None = None
     order_key: str | None = None
+    conditions: Conditions | None = None
 
     def __repr__(self) -> str:
         """Show the job without its arguments."""
         return f"<NewJob {self.id} ({self.task})>"
+
+
+def parents_of(job: NewJob) -> tuple[str, ...]:
+    """Return the ids of the jobs for whose end this one waits, each once."""
+    return () if job.conditions is None else tuple(dict.fromkeys(job.conditions.after))
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):

@@ -30,6 +30,11 @@ LATE_PARTS: Final = 4
 A rescue that waited this long for a lock or for the network therefore leaves the lease alone.
 """
 
+HEARTBEAT_AT_MOST: Final = timedelta(seconds=10)
+"""A worker sends a heartbeat at least that often, and at least twice per lease."""
+
+_HEARTBEAT_SLACK: Final = timedelta(seconds=1)
+
 FORGET_WORKER_AFTER: Final = timedelta(days=1)
 """A worker that has sent no heartbeat for so long is dropped from the list of workers."""
 
@@ -37,3 +42,8 @@ FORGET_WORKER_AFTER: Final = timedelta(days=1)
 def longest_covered(access: timedelta | None) -> int | None:
     """Return the longest lease, in microseconds, for which this much access suffices; None for every lease."""
     return None if access is None else RESCUE_ACCESS_PARTS * span_micros(access)
+
+
+def is_overdue(silent: timedelta, lease: timedelta) -> bool:
+    """Return whether a worker with leases of this duration should have sent a heartbeat by now."""
+    return silent > min(lease / 2, HEARTBEAT_AT_MOST) + _HEARTBEAT_SLACK

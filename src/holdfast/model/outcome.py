@@ -16,6 +16,7 @@ the outcomes below, which the store writes under the lease.
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Final
 
 import msgspec
 
@@ -24,11 +25,14 @@ class Ending(Exception):  # noqa: N818 - control flow, not an error
     """The base of the exceptions by which a handler ends its attempt on purpose."""
 
 
+ASKED: Final = "the handler asked for another attempt"
+
+
 class Retry(Ending):
     """Run the job again after `delay` (seconds or a timedelta), or as the retry policy decides; the attempt counts."""
 
     def __init__(self, delay: float | timedelta | None = None, reason: str = "") -> None:
-        super().__init__(reason or "the handler asked for another attempt")
+        super().__init__(reason or ASKED)
         self.delay = delay
 
 
@@ -50,13 +54,15 @@ class Cancel(Ending):
 class Failure(msgspec.Struct, frozen=True, gc=False):
     """An error as it is stored: text of bounded size, never a serialised object.
 
-    `signature` is equal for errors of the same class raised at the same place; errors are grouped by it.
+    `signature` is equal for errors of the same class raised at the same place; errors are grouped by it. `location`,
+    the file and line in user code, is only logged.
     """
 
     error_class: str
     message: str
     traceback: str = ""
     signature: str = ""
+    location: str = ""
 
 
 class Completed(msgspec.Struct, frozen=True, gc=False, tag=True):
@@ -66,10 +72,11 @@ class Completed(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 class Retried(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """The attempt failed; the job is due again after `delay`."""
+    """The attempt failed, or its handler asked for another by `Retry`; the job is due again after `delay`."""
 
     delay: timedelta
     failure: Failure
+    is_asked: bool = False
 
 
 class Snoozed(msgspec.Struct, frozen=True, gc=False, tag=True):

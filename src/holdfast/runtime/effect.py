@@ -19,7 +19,13 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Coroutine, Generator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from datetime import timedelta
 from enum import Enum
 from typing import Any, Protocol, TypeVar
@@ -31,6 +37,7 @@ from holdfast.runtime.signals import Signal
 from holdfast.store.backend import Backend
 
 T = TypeVar("T")
+_TOGETHER = 1_000  # children that are decided on after a commit; the rest is left to the workers
 
 
 class EffectStage(Enum):
@@ -195,6 +202,8 @@ async def _life(effect: Effect, calls: _Calls, isolation: Isolation, *, ends: bo
                         raise await calls.run(effect.refusal(verdict))
                 failpoint("before_commit")
             failpoint("after_commit")
+            if transaction.concerns_children:
+                await calls.run(settle_children(effect.backend))
         except OutcomeUnknown as unknown:
             with still_unknown(unknown):
                 if effect.stage is EffectStage.COMMITTING:
@@ -232,6 +241,12 @@ def still_unknown(unknown: OutcomeUnknown) -> Generator[None]:
         raise
     except Exception as error:
         raise unknown from error
+
+
+async def settle_children(backend: Backend) -> None:
+    """Decide on the children of jobs that a committed transaction has ended; what fails here is left to the workers."""
+    with suppress(Exception):
+        await backend.jobs.promote(_TOGETHER)
 
 
 def is_inside(backend: Backend) -> bool:

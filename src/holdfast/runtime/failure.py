@@ -17,7 +17,7 @@ from holdfast.model.outcome import Failure
 from holdfast.runtime.text import clean
 
 if TYPE_CHECKING:
-    from types import CodeType, TracebackType
+    from types import TracebackType
 
 MAX_CLASS = 256
 MAX_MESSAGE = 2 * 1024
@@ -46,11 +46,13 @@ def describe(error: BaseException) -> Failure:
     try:
         error_class = _class_name(error)
         frames = _user_frames(error.__traceback__)
+        place = _place(frames)
         return Failure(
             error_class=error_class,
             message=clean(_message(error), MAX_MESSAGE),
             traceback=_traceback(error, frames),
-            signature=_signature(error_class, _place(frames)),
+            signature=_signature(error_class, "" if place is None else _function_of(place)),
+            location="" if place is None else _location_of(place),
         )
     except KeyboardInterrupt:
         raise
@@ -110,18 +112,28 @@ def _head_and_tail(text: str) -> str:
     return head + _CUT.format(max(len(text) - len(head) - len(tail), 0)) + tail
 
 
-def _place(frames: TracebackType | None) -> str:
+def _place(frames: TracebackType | None) -> TracebackType | None:
     """Return where user code failed: its innermost frame.
 
     Installed user code cannot be distinguished from its libraries; then the outermost frame, the handler, is used.
     """
-    place: CodeType | None = None
+    place: TracebackType | None = None
     while frames is not None:
-        code = frames.tb_frame.f_code
-        if place is None or not code.co_filename.startswith(_NOT_USER):
-            place = code
+        if place is None or not frames.tb_frame.f_code.co_filename.startswith(_NOT_USER):
+            place = frames
         frames = frames.tb_next
-    return "" if place is None else f"{Path(place.co_filename).name}:{place.co_qualname}"
+    return place
+
+
+def _function_of(place: TracebackType) -> str:
+    code = place.tb_frame.f_code
+    return f"{Path(code.co_filename).name}:{code.co_qualname}"
+
+
+def _location_of(place: TracebackType) -> str:
+    """Return file and line; the file as it is seen from the current directory if it is inside of that."""
+    path = place.tb_frame.f_code.co_filename
+    return clean(f"{path.removeprefix(str(Path.cwd()) + '/')}:{place.tb_lineno}", MAX_CLASS)
 
 
 def _signature(error_class: str, place: str) -> str:

@@ -21,6 +21,7 @@ class TimeLimitReached(TimeoutError):  # noqa: N818 - reads as the sentence it s
 
     def __init__(self, limit: float) -> None:
         super().__init__(f"the attempt was ended at its time limit of {limit:g} s")
+        self.limit = limit
 
 
 class HandlerRunner(Generic[T]):

@@ -36,6 +36,7 @@ def _from_json(cls: Any, value: Any) -> Any:
 
 
 encode_json = msgspec.json.Encoder(enc_hook=_to_json).encode
+encode_sorted = msgspec.json.Encoder(enc_hook=_to_json, order="deterministic").encode
 
 
 def decoder_for(annotation: Any) -> msgspec.json.Decoder[Any]:

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
+from holdfast.model.explanation import JobFacts
 from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.job import Lease
+from holdfast.model.limits import Limit, LimitKey, LimitUse
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.job_lists import SeenJob
+from holdfast.store.job_rows import Key
 from holdfast.store.jobs import Extender, JobStore
+from holdfast.store.schedules import ScheduleStore
 from holdfast.store.streams import Streams
 from holdfast.store.values import (
     Count,
+    Finish,
     JobDetails,
     JobFilter,
+    JobGraph,
     JobPage,
     LeaseView,
     QueueView,
+    TaskView,
     Verdict,
+    WaitingTask,
     WorkerView,
 )
 
@@ -37,12 +45,38 @@ class QueueStore(Protocol):
         """Allow claims again; False if it was not paused."""
         ...
 
+    async def pause_task(self, task: str) -> bool:
+        """Stop claims of the task's jobs, in every queue; False if it was paused. Its first job may come later."""
+        ...
+
+    async def resume_task(self, task: str) -> bool:
+        """Allow claims of the task's jobs again; False if it was not paused."""
+        ...
+
+    async def limit(self, key: LimitKey, limit: Limit | None) -> None:
+        """Set the limit of a queue or task, or remove it; it may have had no job yet.
+
+        Claims that begin afterwards obey it. Running jobs are not interrupted: claims wait until enough have ended.
+        """
+        ...
+
+    async def declare(self, limits: Mapping[LimitKey, Limit | None]) -> list[LimitKey]:
+        """Set the limits that code declares, where the declaration is not the last one declared; return those.
+
+        So a limit that an operator has set since then stays when a worker restarts.
+        """
+        ...
+
 
 class Insight(Protocol):
     """Read-only lists and counts for operators, cheap at a million rows."""
 
     async def job(self, job_id: str) -> JobDetails:
         """Return everything that is stored about a job; raises `JobNotFound`."""
+        ...
+
+    async def job_facts(self, job_id: str) -> JobFacts:
+        """Return what decides whether a job can run, for `model.explanation`; raises `JobNotFound`."""
         ...
 
     async def find(self, prefix: str, limit: int) -> list[str]:
@@ -53,12 +87,35 @@ class Insight(Protocol):
         """Return the states and results of many jobs, in one statement; one that does not exist is left out."""
         ...
 
+    async def parents(self, seq: int) -> list[SeenJob]:
+        """Return the states and results of the parents of a job, in the order of its enqueue.
+
+        A parent that was deleted has the state "deleted".
+        """
+        ...
+
+    async def graph(self, job_id: str, limit: int) -> JobGraph:
+        """Return the jobs that are connected with this one by parents, the nearest ones, at most `limit`."""
+        ...
+
     async def jobs(self, selection: JobFilter) -> JobPage:
         """List jobs in one state, one page: waiting ones in the order in which they will run, others newest first."""
         ...
 
-    async def queues(self) -> list[QueueView]:
-        """List all queues with their counts."""
+    async def queues(self, most: int | None = None) -> list[QueueView]:
+        """List all queues with their counts.
+
+        With `most`, the cost does not depend on the number of jobs: counts stop at about so many jobs of a task and
+        state, and `at_least` of a queue names the states of which there may be more.
+        """
+        ...
+
+    async def tasks(self) -> list[TaskView]:
+        """List all tasks that have had a job or a pause, with their counts over all queues."""
+        ...
+
+    async def limits(self) -> list[LimitUse]:
+        """List the limits of queues and tasks, with the number of their running jobs."""
         ...
 
     async def depth(self, queue: str) -> int:
@@ -71,6 +128,10 @@ class Insight(Protocol):
 
     async def workers(self) -> list[WorkerView]:
         """List the workers that have sent a heartbeat and were not forgotten."""
+        ...
+
+    async def waiting_tasks(self) -> list[WaitingTask]:
+        """List the tasks that have ready jobs, per queue; costs as much as there are tasks, however many jobs wait."""
         ...
 
     async def counts(self, since: timedelta, *, by_minute: bool = True) -> list[Count]:
@@ -92,8 +153,11 @@ class Schema(Protocol):
         """Install the tables into a store without any, if that is allowed and `install` is true; then check them."""
         ...
 
-    async def install(self) -> int:
-        """Create the tables, or upgrade them to this version; return the version. Idempotent."""
+    async def install(self, *, only_existing: bool = False) -> int:
+        """Create the tables, or upgrade them to this version; return the version. Idempotent.
+
+        With `only_existing`, raises `SchemaMismatch` for a store without tables, and creates nothing.
+        """
         ...
 
     async def check(self) -> None:
@@ -113,8 +177,22 @@ class Transaction(Protocol):
         """The connection through which the handler writes."""
         ...
 
+    @property
+    def held(self) -> frozenset[Key]:
+        """In a transaction over many jobs, the leases that are held until its end, as (seq, fence)."""
+        ...
+
+    @property
+    def concerns_children(self) -> bool:
+        """Whether jobs with children have ended in it; after its commit, `JobStore.promote` decides on these."""
+        ...
+
     def complete(self, lease: Lease, result: str | None) -> Any:
         """Write the fenced completion as the last statement; returns a `Verdict` (awaitable if async)."""
+        ...
+
+    def finish(self, finishes: Sequence[Finish]) -> Any:
+        """Write the fenced outcomes of many jobs as the last statements; returns the verdicts (awaitable if async)."""
         ...
 
 
@@ -138,6 +216,22 @@ class Transactions(Protocol):
 
     def begin_blocking(
         self, lease: Lease, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractContextManager[Transaction]:
+        """The same for a handler that runs in a thread."""
+        ...
+
+    def begin_many(
+        self, leases: Sequence[Lease], *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractAsyncContextManager[Transaction]:
+        """Open a transaction over many jobs, as `begin` does over one.
+
+        One statement locks all leases, and `held` contains those whose fences are current. The others are not affected,
+        and nothing may be written for them. Raises `LeaseLost` if all are stale.
+        """
+        ...
+
+    def begin_many_blocking(
+        self, leases: Sequence[Lease], *, limit: timedelta, isolation: Isolation = READ_COMMITTED
     ) -> AbstractContextManager[Transaction]:
         """The same for a handler that runs in a thread."""
         ...
@@ -225,6 +319,11 @@ class Backend(Protocol):
     @property
     def queues(self) -> QueueStore:
         """Pause and resume."""
+        ...
+
+    @property
+    def schedules(self) -> ScheduleStore:
+        """Schedules and their firing."""
         ...
 
     @property

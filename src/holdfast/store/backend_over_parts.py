@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,6 +21,7 @@ from holdfast.store.fences import HandlersTransactions
 from holdfast.store.handler_transaction import entered
 from holdfast.store.job_rows import JobRows
 from holdfast.store.jobs import JobStore
+from holdfast.store.schedules import ScheduleStore
 from holdfast.store.steps import Runner, Steps
 from holdfast.store.streams import Streams
 from holdfast.store.values import Verdict
@@ -56,6 +57,7 @@ class StoreParts(ABC):
     jobs: JobStore
     streams: Streams
     queues: QueueStore
+    schedules: ScheduleStore
     insight: Insight
     schema: Schema
     notifier: Notifier
@@ -98,6 +100,10 @@ class BackendOverParts(Generic[Parts]):
         return self._parts.here.queues
 
     @property
+    def schedules(self) -> ScheduleStore:  # noqa: D102
+        return self._parts.here.schedules
+
+    @property
     def insight(self) -> Insight:  # noqa: D102
         return self._parts.here.insight
 
@@ -130,6 +136,16 @@ class BackendOverParts(Generic[Parts]):
         self, lease: Lease, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
     ) -> AbstractContextManager[Transaction]:
         return self._parts.here.transactions.begin_blocking(lease, limit=limit, isolation=isolation)
+
+    def begin_many(  # noqa: D102
+        self, leases: Sequence[Lease], *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractAsyncContextManager[Transaction]:
+        return self._parts.here.transactions.begin_many(leases, limit=limit, isolation=isolation)
+
+    def begin_many_blocking(  # noqa: D102
+        self, leases: Sequence[Lease], *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractContextManager[Transaction]:
+        return self._parts.here.transactions.begin_many_blocking(leases, limit=limit, isolation=isolation)
 
     def is_inside(self) -> bool:  # noqa: D102
         return entered(self._parts.here.owner) is not None

@@ -177,6 +177,11 @@ class StreamTransaction(Protocol):
         """The connection through which the handler writes."""
         ...
 
+    @property
+    def concerns_children(self) -> bool:
+        """Whether jobs with children have ended in it; after its commit, `JobStore.promote` decides on these."""
+        ...
+
     def commit(self, grant: Grant, commit: Commit) -> Any:
         """Write the fenced position as the last statement; returns a `CommitVerdict` (awaitable if async).
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 from functools import partial
@@ -42,6 +43,24 @@ class HandlersTransactions(ABC):
     ) -> AbstractContextManager[OpenTransaction]:
         """Open a transaction for a handler that runs in a thread."""
         return self.open_blocking(_fence(held, self._verbs), limit, isolation)
+
+    def begin_many(
+        self, leases: Sequence[Lease], *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractAsyncContextManager[OpenTransaction]:
+        """Open a transaction over many jobs for an async handler."""
+        return self.open(_fence_of_many(leases, self._verbs), limit, isolation)
+
+    def begin_many_blocking(
+        self, leases: Sequence[Lease], *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractContextManager[OpenTransaction]:
+        """Open a transaction over many jobs for a handler that runs in a thread."""
+        return self.open_blocking(_fence_of_many(leases, self._verbs), limit, isolation)
+
+
+def _fence_of_many(leases: Sequence[Lease], verbs: FencedVerbs) -> FenceCheck:
+    name = f"a batch of {len(leases)} jobs, the first {leases[0].job_id}"
+    loss = f"none of the {len(leases)} jobs of a batch is leased any more: their leases expired or were taken away"
+    return FenceCheck(name, "give the worker a longer lease", loss, partial(verbs.lock_jobs, leases))
 
 
 def _fence(held: Lease | Grant, verbs: FencedVerbs) -> FenceCheck:

@@ -8,7 +8,8 @@
 ```
 
 For a task, the lease is that of the job and the fenced end is the completion; for a consumer, it is the grant of the
-share and the position.
+share and the position. A transaction over many jobs locks all their leases in one statement. Those found stale are left
+out (`held` contains the others), and only if all are stale, it is refused; its end writes all outcomes.
 
 A transaction is in one of these states. The thread that moves it out of OPEN, under the lock, decides its outcome: a
 handler that returns cannot commit what the limit has already rolled back.
@@ -35,9 +36,10 @@ from typing import Any, NamedTuple, TypeVar
 from holdfast.errors import ConfigError, HoldfastError, LeaseLost, StoreError, TransactionExpired
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
+from holdfast.store.job_rows import Key
 from holdfast.store.steps import Place, Ready, Steps
 from holdfast.store.stream_values import Commit, CommitVerdict
-from holdfast.store.values import Verdict
+from holdfast.store.values import Finish, Verdict
 
 
 class TransactionState(Enum):
@@ -56,24 +58,28 @@ class FenceCheck(NamedTuple):
     """The fence that a handler's transaction depends on: of a job under its lease, or of a share under its grant.
 
     `name`, `remedy` (how to get a longer limit) and `loss` are for messages. `lock` locks the row of the job or share
-    and returns whether the fence is current; it receives the limit in milliseconds.
+    and returns whether the fence is current; it receives the limit in milliseconds. For many jobs it returns the leases
+    that are held, as (seq, fence); if none is, the transaction is refused.
     """
 
     name: str
     remedy: str
     loss: str
-    lock: Callable[[int], Steps[bool]]
+    lock: Callable[[int], Steps[bool] | Steps[frozenset[Key]]]
 
 
 class FencedVerbs(NamedTuple):
     """The verbs at the start and the end of a handler's transaction.
 
     `lock_job` and `lock_share` lock the row until the end of the transaction and return whether the fence is current;
-    they receive the limit in milliseconds. `complete` and `commit` write the completion or the position, fenced.
+    they receive the limit in milliseconds. `lock_jobs` locks those of many jobs and returns the leases that are held.
+    `complete`, `finish` and `commit` write the completion, the outcomes of many jobs, or the position, fenced.
     """
 
     lock_job: Callable[[Lease, int], Steps[bool]]
+    lock_jobs: Callable[[Sequence[Lease], int], Steps[frozenset[Key]]]
     complete: Callable[[Lease, str | None], Steps[Verdict]]
+    finish: Callable[[Sequence[Finish]], Steps[list[Verdict]]]
     lock_share: Callable[[Grant, int], Steps[bool]]
     commit: Callable[[Grant, Commit], Steps[CommitVerdict]]
 
@@ -102,6 +108,8 @@ class OpenTransaction(ABC):
         self.fence = fence
         self.limit = limit
         self.state = TransactionState.WAITING
+        self.held: frozenset[Key] = frozenset()
+        """In a transaction over many jobs, the leases that are held and locked, as (seq, fence)."""
         self._verbs = verbs
         self._became_ready = became_ready
         self._lock = threading.Lock()
@@ -134,9 +142,18 @@ class OpenTransaction(ABC):
         """Write the fenced completion; a `Verdict`."""
         return self.end_with(self._verbs.complete(lease, result))
 
+    def finish(self, finishes: Sequence[Finish]) -> Any:
+        """Write the fenced outcomes of many jobs; a list of `Verdict`."""
+        return self.end_with(self._verbs.finish(finishes))
+
     def commit(self, grant: Grant, commit: Commit) -> Any:
         """Write the fenced position; a `CommitVerdict`."""
         return self.end_with(self._verbs.commit(grant, commit))
+
+    @property
+    def concerns_children(self) -> bool:
+        """Whether jobs with children have ended in it."""
+        return self.ready.parents_changed
 
     @property
     def is_entered(self) -> bool:
@@ -162,9 +179,12 @@ class OpenTransaction(ABC):
             raise self.over()
 
     def lock_steps(self) -> Steps[None]:
-        """Lock the lease; raise `LeaseLost` if the fence is stale."""
-        if not (yield from self.fence.lock(max(1, int(self.limit.total_seconds() * 1000)))):
+        """Lock the lease, or many; raise `LeaseLost` if the fence is stale, or if all are."""
+        held = yield from self.fence.lock(max(1, int(self.limit.total_seconds() * 1000)))
+        if not held:
             raise LeaseLost(f"{self.fence.loss}. Nothing was written")
+        if held is not True:
+            self.held = held
 
     def committed(self) -> None:
         """Notify of jobs that became ready, and run the callbacks that waited for the commit."""

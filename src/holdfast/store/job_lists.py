@@ -27,7 +27,7 @@ class ListedJob(NamedTuple):
     worker_id: str | None
     reason: str | None
     order_key: str | None
-    excused: int | None  # None if the job has ended
+    excused: int | None  # None if the job is completed
 
 
 class JobBody(NamedTuple):
@@ -37,6 +37,7 @@ class JobBody(NamedTuple):
     headers: str | bytes | None
     timeout: float | None
     result: str | None
+    unique_key: str | None
 
 
 class ListedAttempt(NamedTuple):
@@ -72,9 +73,26 @@ class ListedLease(NamedTuple):
 
 
 class ListedQueue(NamedTuple):
-    """A queue (`queues`); `due` is how long its next job has been due, or None without a ready job."""
+    """A queue (`queues`); `due` is how long its next job has been due, or None without a ready job.
+
+    `is_cut`: it may have more ready jobs than were counted.
+    """
 
     queue: str
+    paused: bool
+    ready: int
+    running: int
+    scheduled: int
+    blocked: int
+    failed: int
+    is_cut: bool
+    due: int | None
+
+
+class CountedTask(NamedTuple):
+    """A task over all queues (`tasks`); the rest as for a queue."""
+
+    task: str
     paused: bool
     ready: int
     running: int
@@ -84,12 +102,57 @@ class ListedQueue(NamedTuple):
     due: int | None
 
 
+class DeclaredLimit(NamedTuple):
+    """The last declaration of a limit in code (`declared_limits`), as JSON."""
+
+    kind: str
+    name: str
+    declared: str
+
+
 class ListedWorker(NamedTuple):
-    """A worker (`workers`), with its last heartbeat as JSON."""
+    """A worker (`workers`), with its last heartbeat and its tasks as JSON, and the number of its leases."""
 
     heartbeat: str
+    tasks: str | None
     started_at: int
     silent: int
+    running: int
+
+
+class ListedTask(NamedTuple):
+    """A task with ready jobs in a queue (`waiting_tasks`)."""
+
+    queue: str
+    task: str
+    paused: bool
+
+
+class ListedFacts(NamedTuple):
+    """What a list of jobs omits and `model.explanation` needs (`job_facts`); `head_id` is that of the order key."""
+
+    now: int
+    paused: bool
+    is_task_paused: bool
+    head_id: str | None
+
+
+class UnfinishedParent(NamedTuple):
+    """A job that has not ended and for which another waits (`unfinished_parents`)."""
+
+    id: str
+    seq: int
+    task: str
+    is_running: bool
+
+
+class JobsAhead(NamedTuple):
+    """How many ready jobs of a task in a queue come before a turn (`jobs_ahead`), up to a limit."""
+
+    queue: str
+    task: str
+    paused: bool
+    number: int
 
 
 class ListedCount(NamedTuple):
@@ -118,6 +181,8 @@ class OutstandingJobs(NamedTuple):
 
     `state` is ready, running, retrying, delayed, blocked or "behind running". Jobs behind the head of an order key are
     counted under the task of the head: "behind running" if it runs, delayed if its caller delayed it, else blocked.
+    A job that waits for parents is not counted, but its parents are. Ended parents whose children are still to be
+    decided are "undecided".
     """
 
     state: str
@@ -141,12 +206,6 @@ class FoundId(NamedTuple):
     id: str
 
 
-class StoredResult(NamedTuple):
-    """A result (`job_result`)."""
-
-    result: str | None
-
-
 class SeenJob(NamedTuple):
     """A job as one that waits for it sees it (`job_states`): its state, and its result if it is completed."""
 
@@ -155,10 +214,65 @@ class SeenJob(NamedTuple):
     result: str | None
 
 
-class NextDue(NamedTuple):
-    """How long until the next scheduled job is due (`next_due`)."""
+class ParentLink(NamedTuple):
+    """A child and one of its parents (`links_of`)."""
 
-    wait: int
+    child_seq: int
+    parent_seq: int
+
+
+class GraphRow(NamedTuple):
+    """A job of a graph (`graph_jobs`)."""
+
+    id: str
+    seq: int
+    queue: str
+    task: str
+    state: str
+
+
+class NextDue(NamedTuple):
+    """How long until the next scheduled job is due, and whether children are to be decided (`next_due`)."""
+
+    wait: int | None
+    parents_changed: bool
+
+
+class ChangedParent(NamedTuple):
+    """A record that the children of a job are to be decided again (`changed_parents`)."""
+
+    change_id: int
+    seq: int
+
+
+class UnsettledChild(NamedTuple):
+    """A child whose state no longer agrees with those of its parents (`unsettled_children`).
+
+    `is_blocked`: it waits; otherwise it was cancelled because of a parent. `broken_seq` is the first of its parents
+    that failed, was cancelled or was deleted; None if there is none.
+    """
+
+    seq: int
+    is_blocked: bool
+    unfinished: bool
+    run_anyway: bool
+    broken_seq: int | None
+    broken_id: str | None
+    broken_state: str | None
+
+
+class FamilyOf(NamedTuple):
+    """Whether a job has children, has parents, and has parents that have not ended (`family_of`)."""
+
+    is_parent: bool
+    is_child: bool
+    unfinished: bool
+
+
+class NeededParent(NamedTuple):
+    """A job that has ended, but has a child that has not (`needed_parents`)."""
+
+    seq: int
 
 
 class AnyExpired(NamedTuple):

@@ -23,6 +23,7 @@ from holdfast.model.job import JobState, Lease
 from holdfast.model.outcome import Failure
 from holdfast.model.turn import run_at_of
 from holdfast.store.steps import Steps
+from holdfast.store.unique_keys import UniqueRows
 from holdfast.store.values import Finish
 
 Key = tuple[int, int]
@@ -48,6 +49,12 @@ class ByIds(NamedTuple):
     job_ids: Sequence[str]
 
 
+class Waiting(NamedTuple):
+    """Those of these jobs that are ready, scheduled or blocked, by seq. Waits for transactions that have locked one."""
+
+    job_ids: Sequence[str]
+
+
 class OfWorker(NamedTuple):
     """Running jobs of a worker, whether their leases have expired or not. Skips rows that a transaction has locked."""
 
@@ -66,16 +73,22 @@ class Expired(NamedTuple):
     limit: int
 
 
-Selection = ByLeases | ById | ByIds | OfWorker | Expired
+class WaitingChildren(NamedTuple):
+    """Those of these jobs that are blocked by parents or cancelled, by seq. Waits for transactions that locked one."""
+
+    seqs: Sequence[int]
+
+
+Selection = ByLeases | ById | ByIds | Waiting | WaitingChildren | OfWorker | Expired
 
 
 class JobRow(NamedTuple):
     """A job in one of its states, without payload and result. Instants and spans are microseconds.
 
-    `fence`, `worker_id`, `started_at` and `lease_span` are those of the lease while the job runs. `keyed`: it has an
-    `order_key` and is its head, so that its end must make the next job the head. `held` is the number of leases of its
-    worker, including this one, if the selection needs it; it is never written. `token` is private to the store;
-    on SQL it is the clock at which the row was locked.
+    `fence`, `worker_id`, `started_at` and `lease_span` are those of the lease while the job runs. `followed`: other
+    jobs may wait for its end, as for that of the head of an order key or of a parent: the step that ends it must settle
+    them; never true of an ended job. `held` is the number of leases of its worker, including this one, if the selection
+    needs it; it is never written. `token` is private to the store; on SQL it is the clock at which the row was locked.
     """
 
     id: str
@@ -92,7 +105,7 @@ class JobRow(NamedTuple):
     excused: int
     interrupted: int
     lost: int
-    keyed: bool
+    followed: bool
     retrying: bool
     isolated: bool
     cancel_asked: bool
@@ -146,6 +159,9 @@ class Change(NamedTuple):
 
     `unextended`: also refused if the lease was extended since it was read. `counts` are the per-minute counters to
     increment. `clears_isolation`: if applied, the other leases of the old row's worker are no longer isolated.
+    `waits`: the new row is blocked by its parents, not in its order key. `broken_by` is the seq of the parent because
+    of which the job is cancelled; `is_mended`: this is forgotten. `only_follows`: the job stays as it is, but is
+    followed from now on.
     """
 
     old: JobRow
@@ -154,24 +170,44 @@ class Change(NamedTuple):
     counts: tuple[str, ...] = ()
     unextended: bool = False
     clears_isolation: bool = False
+    waits: bool = False
+    broken_by: int | None = None
+    is_mended: bool = False
+    only_follows: bool = False
 
     @property
     def settles(self) -> bool:
-        """Whether the order key may need a new head: its head ends, or an ended job joins it again."""
-        if self.old.order_key is None:
+        """Whether the order key may need a new head: its head ends, or a job joins it."""
+        if self.old.order_key is None or self.only_follows:
             return False
         head_ends = self.old.state not in ENDED and self.old.state is not JobState.BLOCKED and self.new.state in ENDED
-        return head_ends or (self.old.state in ENDED and self.new.state is JobState.BLOCKED)
+        return head_ends or (self.new.state is JobState.BLOCKED and not self.waits)
+
+    @property
+    def concerns_children(self) -> bool:
+        """Whether its children, or it, are to be decided: a followed job ends, or a job runs again after its end."""
+        if self.old.state in ENDED:
+            return self.new.state not in ENDED and (self.new.followed or self.waits)
+        return self.new.state in ENDED and self.old.followed
+
+
+class NewLink(NamedTuple):
+    """A child that a call has inserted, and one of its parents: the `place`-th."""
+
+    child_id: str
+    place: int
+    parent_id: str
+    run_anyway: bool
 
 
 class CompletedRows(NamedTuple):
-    """The answer to `complete`: the refused leases, as (seq, fence), and the seqs of ended heads of order keys."""
+    """The answer to `complete`: the refused leases, as (seq, fence), and the seqs of ended jobs that are followed."""
 
     refused: set[Key]
     heads: list[int]
 
 
-class JobRows(Protocol):
+class JobRows(UniqueRows, Protocol):
     """What a store implements for the rules of jobs. Each method is a generator of requests to the store."""
 
     def lock(self, selection: Selection) -> Steps[Locked]:
@@ -184,8 +220,10 @@ class JobRows(Protocol):
         1. A job is in `changes` at most once.
         2. A job that becomes BLOCKED goes to the end of its order key.
         3. If the head of an order key has ended, or the key has none yet, its first waiting job becomes the head in the
-           same step: ready, or scheduled if it is not yet due. `heads` are heads that `complete` has ended.
+           same step: ready, or scheduled if it is not yet due. `heads` are followed jobs that `complete` has ended.
         4. Waiting workers are notified of jobs that became ready.
+        5. A job with children that ends, or is to run again after its end, is recorded for `changed_parents`, without a
+           lock on the children.
         """
         ...
 
@@ -199,6 +237,14 @@ class JobRows(Protocol):
 
     def ended(self, leases: Sequence[Lease]) -> Steps[dict[Key, str]]:
         """Return, for each lease that its holder has ended under its fence, the written outcome."""
+        ...
+
+    def link(self, links: Sequence[NewLink], inserted: Sequence[str], decide: Sequence[str]) -> Steps[None]:
+        """Link children to their parents, in the transaction that has inserted the children.
+
+        Those of the parents that the same transaction has inserted, `inserted`, become followed. The children in
+        `decide` are recorded for `changed_parents`.
+        """
         ...
 
     def promote(self, limit: int) -> Steps[int]:
@@ -218,7 +264,7 @@ class JobRows(Protocol):
         ...
 
     def act(self, action: str, **parameters: object) -> Steps[bool]:
-        """Run a step without a rule: `extend_one`, `set_progress`, `pause`, `resume`, `heartbeat`, `forget_worker`.
+        """Run a step without a rule, such as `extend_one`, `set_progress`, `pause`, `resume_task`, `forget_worker`.
 
         Returns whether it changed something. Steps under a lease change nothing if its fence is stale.
         """
@@ -227,6 +273,8 @@ class JobRows(Protocol):
     def delete(self, ended: Sequence[JobRow]) -> Steps[list[JobRow]]:
         """Delete ended jobs whose rows are unchanged since they were read; return the refused ones.
 
+        Also refuses parents of jobs that have not ended.
+
         Everything that belongs to a job is deleted with it. The age of the jobs that remain is still found by `prune`.
         """
         ...
@@ -234,7 +282,8 @@ class JobRows(Protocol):
     def prune(self, state: JobState, keep: timedelta, limit: int) -> Steps[int]:
         """Delete at most `limit` jobs that ended in `state` longer ago than `keep`, the oldest first; return how many.
 
-        Everything that belongs to a job is deleted with it. A job that has left that state meanwhile is not deleted.
+        Everything that belongs to a job is deleted with it. A job that has left that state meanwhile is not deleted,
+        nor a parent of a job that has not ended.
         """
         ...
 

@@ -13,6 +13,7 @@ from holdfast.store.values import (
     Cancellation,
     Claim,
     ClaimRequest,
+    Enqueued,
     Extension,
     Finish,
     Outstanding,
@@ -31,13 +32,13 @@ class JobStore(Protocol):
     Any method may raise `StoreUnavailable` (nothing was done) or `OutcomeUnknown` (it may have been done). Every method
     is safe to repeat after either.
 
-    Methods that write, and `verify`, see the current state of the store. Methods that only read (`outstanding`,
-    `result` and `Extender.cancel_asked`) may return an older state, but never one from before an answer that the same
+    Methods that write, and `verify`, see the current state of the store. Methods that only read (`outstanding`
+    and `Extender.cancel_asked`) may return an older state, but never one from before an answer that the same
     object has returned: after a claim, whether it returned jobs or not, a read shows at least what that claim saw. A
     worker that stops when no job is left relies on this.
     """
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
         """Enqueue jobs, all or none; return True for each that is new.
 
         1. A job whose id is already known, in any state, is not changed and is answered with False.
@@ -53,10 +54,13 @@ class JobStore(Protocol):
     async def claim(self, request: ClaimRequest) -> Claim:
         """Lease ready jobs to a worker.
 
-        1. Leases at most `limit` jobs of the named queues and tasks, none of a paused queue, by turn, then seq.
+        1. Leases at most `limit` jobs of the named queues and tasks, none of a paused queue or task, by
+           turn, then seq.
         2. Increments `attempt` of each job and gives all of them one new fence, larger than any before.
         3. A job is leased to one worker at a time, however many workers claim concurrently.
-        4. Stops early when the payloads exceed `max_bytes`, but leases at least one job if there is one.
+        4. Leases no more jobs of a queue or task than its limits allow, by the leases that exist and by the store's
+           clock, however many workers claim concurrently. Jobs over a limit do not hold back others.
+        5. Stops early when the payloads exceed `max_bytes`, but leases at least one job if there is one.
         """
         ...
 
@@ -173,10 +177,6 @@ class JobStore(Protocol):
 
     async def outstanding(self, tasks: Sequence[str], queues: Sequence[str] | None) -> Outstanding:
         """Count what is left to do for a worker that knows these tasks and serves these queues."""
-        ...
-
-    async def result(self, job_id: str) -> str | None:
-        """Return the stored result of a completed job; None without a result, or if the job is not completed."""
         ...
 
 

@@ -1,28 +1,35 @@
 """The verbs for jobs, queues and lists over the rows of a store: written once for all stores.
 
-A store adds the hot paths that depend on its layout: `enqueue`, `claim`, and a shorter path for completions if it has
-one.
+A store adds the hot paths that depend on its layout: `enqueue_plain`, `claim`, and a shorter path for completions if it
+has one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
+from typing import TypeVar
 
+from holdfast.errors import OutcomeUnknown, StoreUnavailable
+from holdfast.model.explanation import JobFacts
 from holdfast.model.job import JobState, Lease, NewJob
+from holdfast.model.limits import Limit, LimitKey, LimitUse
 from holdfast.store.job_lists import SeenJob
 from holdfast.store.job_rows import JobRows
-from holdfast.store.steps import Runner, Verb
+from holdfast.store.steps import BecameReady, Runner, Verb, watched
 from holdfast.store.values import (
     Cancellation,
     Claim,
     ClaimRequest,
     Count,
+    Enqueued,
     Finish,
     JobDetails,
     JobFilter,
+    JobGraph,
     JobPage,
     LeaseView,
     Outstanding,
@@ -31,12 +38,20 @@ from holdfast.store.values import (
     Rescued,
     Retention,
     Standing,
+    TaskView,
     Verdict,
+    WaitingTask,
     WorkerView,
 )
+from holdfast.store.verbs import children, explain, job_admin, job_graph, job_views, maintenance, queue_views
+from holdfast.store.verbs import enqueue as enqueuing
 from holdfast.store.verbs import finish as finishing
-from holdfast.store.verbs import job_admin, job_views, maintenance, queue_views
+from holdfast.store.verbs import limits as limiting
 from holdfast.store.verbs import rescue as rescuing
+
+T = TypeVar("T")
+SETTLED_TOGETHER = 1_000  # parents, and children, in one transaction
+AT_ONCE = 10_000  # children that a verb decides on before it returns; the rest is left to `promote`
 
 
 def _nothing() -> None:
@@ -44,15 +59,30 @@ def _nothing() -> None:
 
 
 class JobsOverRows(ABC):
-    """`JobStore` without its hot paths. `ended` is called after a write by which jobs may have ended."""
+    """`JobStore` without its hot paths. `ended` is called after a write by which jobs may have ended.
+
+    Without `ended`, the verbs run in a transaction of the caller: what follows its commit is left to `promote`.
+    """
 
     def __init__(self, runner: Runner, rows: JobRows, ended: Callable[[], None] | None = None) -> None:
         self._runner = runner
         self._rows = rows
         self._ended = ended or _nothing
+        self._is_joined = ended is None
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:  # noqa: D102 - the port states the contracts
+        if all(job.conditions is None for job in jobs):
+            return await self.enqueue_plain(jobs)
+        insert = await self.inserter(jobs)
+        return await self._change(lambda: enqueuing.enqueue(self._rows, jobs, insert))
 
     @abstractmethod
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]: ...  # noqa: D102 - the port states the contracts
+    async def enqueue_plain(self, jobs: Sequence[NewJob]) -> list[bool]:
+        """Enqueue jobs without conditions; return True for each that is new."""
+
+    @abstractmethod
+    async def inserter(self, jobs: Sequence[NewJob]) -> enqueuing.Insert:
+        """Prepare the insertion of some of these jobs, inside a transaction."""
 
     @abstractmethod
     async def claim(self, request: ClaimRequest) -> Claim: ...  # noqa: D102
@@ -60,27 +90,56 @@ class JobsOverRows(ABC):
     async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:  # noqa: D102
         if not finishes:
             return []
-        verdicts = await self._runner.write(lambda: finishing.finish(self._rows, finishes))
+        verdicts = await self._change(lambda: finishing.finish(self._rows, finishes))
         self._ended()
         return verdicts
 
     async def release(self, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:  # noqa: D102
-        return await self._runner.write(lambda: rescuing.release(self._rows, leases, started=started))
+        return await self._change(lambda: rescuing.release(self._rows, leases, started=started))
 
     async def unacknowledged_leases(self, worker_id: str, after: int) -> list[Lease]:  # noqa: D102
         return await self._runner.look(lambda: job_views.unacknowledged_leases(self._rows, worker_id, after))
 
     async def promote(self, limit: int) -> Promotion:  # noqa: D102
-        next_due = await self._runner.look(lambda: maintenance.next_due(self._rows))
+        next_due, parents_changed = await self._runner.look(lambda: maintenance.next_due(self._rows))
+        moved = await self._settle(limit) if parents_changed else 0
         if next_due is None or next_due > timedelta(0):
-            return Promotion(0, next_due)
-        return await self._runner.write(lambda: maintenance.promote(self._rows, limit))
+            return Promotion(moved, next_due)
+        promotion = await self._runner.write(lambda: maintenance.promote(self._rows, limit))
+        return Promotion(moved + promotion.moved, promotion.next_due)
+
+    async def _change(self, verb: Verb[T]) -> T:
+        """Run a verb by which jobs may end; if some have children, decide on these at once, in other transactions.
+
+        Inside a handler's transaction these are left to its end: until then they would be locked, with children of
+        other jobs.
+        """
+        if self._is_joined or self._runner.joins:
+            return await self._runner.write(verb)
+        seen: list[BecameReady] = []
+        answer = await self._runner.write(watched(verb, seen))
+        if seen:
+            with contextlib.suppress(StoreUnavailable, OutcomeUnknown):  # the verb is done; `promote` does the rest
+                await self._settle(AT_ONCE)
+        return answer
+
+    async def _settle(self, limit: int) -> int:
+        """Release and cancel children until none is left to decide, or `limit` of them; return how many."""
+        moved = 0
+        while moved < limit:
+            done = await self._runner.write(lambda: children.settle(self._rows, SETTLED_TOGETHER))
+            moved += done.moved
+            if not done.has_more:
+                break
+        if moved:
+            self._ended()
+        return moved
 
     async def rescue(self, unbroken: timedelta | None, limit: int) -> list[Rescued]:  # noqa: D102
         asked_at = time.monotonic()
         if not await self.prepare_rescue(unbroken):
             return []
-        rescued = await self._runner.write(lambda: rescuing.rescue(self._rows, unbroken, limit, asked_at=asked_at))
+        rescued = await self._change(lambda: rescuing.rescue(self._rows, unbroken, limit, asked_at=asked_at))
         if rescued:
             self._ended()
         return rescued
@@ -90,21 +149,21 @@ class JobsOverRows(ABC):
         return await self._runner.look(lambda: rescuing.any_expired(self._rows, unbroken))
 
     async def rescue_worker(self, worker_id: str, reason: str, limit: int) -> list[Rescued]:  # noqa: D102
-        rescued = await self._runner.write(lambda: rescuing.rescue_worker(self._rows, worker_id, reason, limit))
+        rescued = await self._change(lambda: rescuing.rescue_worker(self._rows, worker_id, reason, limit))
         if rescued:
             self._ended()
         return rescued
 
     async def reset(self, job_id: str) -> bool:  # noqa: D102
-        return await self._runner.write(lambda: job_admin.reset(self._rows, job_id))
+        return await self._change(lambda: job_admin.reset(self._rows, job_id))
 
     async def cancel(self, job_id: str, reason: str) -> Cancellation:  # noqa: D102
-        cancellation = await self._runner.write(lambda: job_admin.cancel(self._rows, job_id, reason))
+        cancellation = await self._change(lambda: job_admin.cancel(self._rows, job_id, reason))
         self._ended()
         return cancellation
 
     async def cancel_all(self, job_ids: Sequence[str], reason: str) -> dict[str, Cancellation]:  # noqa: D102
-        cancellations = await self._runner.write(lambda: job_admin.cancel_all(self._rows, job_ids, reason))
+        cancellations = await self._change(lambda: job_admin.cancel_all(self._rows, job_ids, reason))
         self._ended()
         return cancellations
 
@@ -114,7 +173,7 @@ class JobsOverRows(ABC):
         return await self._runner.write(lambda: job_admin.delete(self._rows, job_ids, states, older_than))
 
     async def retry(self, job_id: str) -> bool:  # noqa: D102
-        return await self._runner.write(lambda: job_admin.retry(self._rows, job_id))
+        return await self._change(lambda: job_admin.retry(self._rows, job_id))
 
     async def progress(self, lease: Lease, percent: float | None, note: str | None) -> Verdict:  # noqa: D102
         return await self._runner.once(lambda: maintenance.progress(self._rows, lease, percent, note))
@@ -131,9 +190,6 @@ class JobsOverRows(ABC):
     async def outstanding(self, tasks: Sequence[str], queues: Sequence[str] | None) -> Outstanding:  # noqa: D102
         return await self._runner.look(lambda: queue_views.outstanding(self._rows, tasks, queues))
 
-    async def result(self, job_id: str) -> str | None:  # noqa: D102
-        return await self._runner.look(lambda: job_views.result(self._rows, job_id))
-
 
 class QueuesOverRows:
     """`QueueStore`."""
@@ -148,6 +204,18 @@ class QueuesOverRows:
     async def resume(self, queue: str) -> bool:  # noqa: D102
         return await self._runner.once(lambda: self._rows.act("resume", queue=queue))
 
+    async def pause_task(self, task: str) -> bool:  # noqa: D102
+        return await self._runner.once(lambda: self._rows.act("pause_task", task=task))
+
+    async def resume_task(self, task: str) -> bool:  # noqa: D102
+        return await self._runner.once(lambda: self._rows.act("resume_task", task=task))
+
+    async def limit(self, key: LimitKey, limit: Limit | None) -> None:  # noqa: D102
+        await self._runner.write(lambda: limiting.set_limit(self._rows, key, limit))
+
+    async def declare(self, limits: Mapping[LimitKey, Limit | None]) -> list[LimitKey]:  # noqa: D102
+        return await self._runner.write(lambda: limiting.declare(self._rows, limits))
+
 
 class InsightOverRows:
     """`Insight`; the verb `facts` depends on the store."""
@@ -160,17 +228,32 @@ class InsightOverRows:
     async def job(self, job_id: str) -> JobDetails:  # noqa: D102
         return await self._runner.read(lambda: job_views.job(self._rows, job_id))
 
+    async def job_facts(self, job_id: str) -> JobFacts:  # noqa: D102
+        return await self._runner.read(lambda: explain.job_facts(self._rows, job_id))
+
     async def find(self, prefix: str, limit: int) -> list[str]:  # noqa: D102
         return await self._runner.look(lambda: job_views.find(self._rows, prefix, limit))
 
     async def states(self, job_ids: Sequence[str]) -> list[SeenJob]:  # noqa: D102
         return await self._runner.look(lambda: job_views.states(self._rows, job_ids))
 
+    async def parents(self, seq: int) -> list[SeenJob]:  # noqa: D102
+        return await self._runner.look(lambda: job_graph.parents(self._rows, seq))
+
+    async def graph(self, job_id: str, limit: int) -> JobGraph:  # noqa: D102
+        return await self._runner.read(lambda: job_graph.graph(self._rows, job_id, limit))
+
     async def jobs(self, selection: JobFilter) -> JobPage:  # noqa: D102
         return await self._runner.look(lambda: job_views.jobs(self._rows, selection))
 
-    async def queues(self) -> list[QueueView]:  # noqa: D102
-        return await self._runner.look(lambda: queue_views.queues(self._rows))
+    async def queues(self, most: int | None = None) -> list[QueueView]:  # noqa: D102
+        return await self._runner.read(lambda: queue_views.queues(self._rows, most))
+
+    async def tasks(self) -> list[TaskView]:  # noqa: D102
+        return await self._runner.read(lambda: queue_views.tasks(self._rows))
+
+    async def limits(self) -> list[LimitUse]:  # noqa: D102
+        return await self._runner.look(lambda: limiting.limits(self._rows))
 
     async def depth(self, queue: str) -> int:  # noqa: D102
         return await self._runner.look(lambda: queue_views.depth(self._rows, queue))
@@ -180,6 +263,9 @@ class InsightOverRows:
 
     async def workers(self) -> list[WorkerView]:  # noqa: D102
         return await self._runner.look(lambda: queue_views.workers(self._rows))
+
+    async def waiting_tasks(self) -> list[WaitingTask]:  # noqa: D102
+        return await self._runner.look(lambda: queue_views.waiting_tasks(self._rows))
 
     async def counts(self, since: timedelta, *, by_minute: bool = True) -> list[Count]:  # noqa: D102
         return await self._runner.look(lambda: queue_views.counts(self._rows, since, by_minute=by_minute))

@@ -20,6 +20,11 @@ Verb = Callable[[], Steps[T]]
 class Runner(Protocol):
     """Runs verbs. A verb is passed as a function that starts it, because it may be started again."""
 
+    @property
+    def joins(self) -> bool:
+        """Whether the current call runs inside a handler's transaction."""
+        ...
+
     def once(self, verb: Verb[T]) -> Awaitable[T]:
         """Run a verb that is one writing statement, which commits by itself."""
         ...
@@ -39,6 +44,10 @@ class Runner(Protocol):
 
 class PlainRunner(ABC):
     """A `Runner` that runs one statement like a transaction, and a snapshot too unless `read` is overridden."""
+
+    @property
+    def joins(self) -> bool:  # noqa: D102 - see `Runner`
+        return False
 
     @abstractmethod
     def write(self, verb: Verb[T]) -> Awaitable[T]: ...  # noqa: D102 - see `Runner`
@@ -60,9 +69,11 @@ class BecameReady(NamedTuple):
     """Jobs became ready: the runner reports it after the commit, so that waiting workers are notified. No answer.
 
     `places` are (lane_id, turn, seq), for a store that caches where its claims begin; empty if they are not known.
+    `parents_changed`: instead of it, or also, children are to be decided (`verbs.children`).
     """
 
     places: Sequence[Place] = ()
+    parents_changed: bool = False
 
 
 class Ready:
@@ -75,9 +86,18 @@ class Ready:
         """Keep a report until the commit."""
         self._reported.append(reported)
 
+    def add_all(self, other: Ready) -> None:
+        """Keep the reports of a verb that has joined the transaction."""
+        self._reported += other._reported
+
     def __bool__(self) -> bool:
         """Whether there is a report."""
         return bool(self._reported)
+
+    @property
+    def parents_changed(self) -> bool:
+        """Whether children are to be decided."""
+        return any(reported.parents_changed for reported in self._reported)
 
     @property
     def places(self) -> list[Place]:
@@ -85,6 +105,31 @@ class Ready:
         return [place for reported in self._reported for place in reported.places]
 
 
-def became_ready(places: Sequence[Place] = ()) -> Steps[None]:
+def became_ready(places: Sequence[Place] = (), *, parents_changed: bool = False) -> Steps[None]:
     """Request that waiting workers are notified after the commit."""
-    yield BecameReady(places)
+    yield BecameReady(places, parents_changed)
+
+
+def watched(verb: Verb[T], seen: list[BecameReady]) -> Verb[T]:
+    """Return the verb that adds to `seen` its requests for decisions on children; empties it when it starts again."""
+
+    def steps() -> Steps[T]:
+        seen.clear()
+        running = verb()
+        try:
+            asked = next(running)
+            while True:
+                if isinstance(asked, BecameReady) and asked.parents_changed:
+                    seen.append(asked)
+                try:
+                    answer = yield asked
+                except Exception as error:  # noqa: BLE001 - the verb decides what to do with it
+                    asked = running.throw(error)
+                else:
+                    asked = running.send(answer)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        finally:
+            running.close()
+
+    return steps

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.errors import ConfigError
 from holdfast.model.duration import to_span
 from holdfast.model.job import JobState, Lease, LeasedJob
+from holdfast.model.limits import Limit
 from holdfast.model.outcome import Outcome
 
 
@@ -18,6 +19,10 @@ class Verdict(StrEnum):
 
     DONE = "done"
     LOST = "lost"  # the fence is stale: nothing was written
+
+
+Enqueued = bool | str
+"""The answer to an enqueue: True if the job is new, False if its id is known, or the id of the job that was kept."""
 
 
 class Standing(StrEnum):
@@ -42,16 +47,24 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     queues: tuple[str, ...] | None = None
     isolates: bool = True
     max_bytes: int = 4 * 1024 * 1024
+    slots: int | None = None
+    """At most so many jobs of queues or tasks with limits; None: as many as `limit`.
+
+    A job that waits here for a slot would hold one of the limit's slots, and use its rate before it starts.
+    """
 
 
 class Claim(msgspec.Struct, frozen=True):
     """The jobs that a claim has leased, all under the same fence.
 
-    `is_cut`: there were more, but the payloads had reached `max_bytes`.
+    `is_cut`: there were more, but the payloads had reached `max_bytes`. `is_limited`: there were more, but they are
+    over a limit; `wait` is how long until a rate allows the next, None if it depends on the end of running jobs.
     """
 
     jobs: list[LeasedJob]
     is_cut: bool = False
+    is_limited: bool = False
+    wait: timedelta | None = None
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False):
@@ -127,7 +140,9 @@ class Outstanding(msgspec.Struct, frozen=True):
     `ready` and `retrying` count jobs that this worker can claim; `running` counts the jobs of all workers; `unknown`
     counts ready or retrying jobs of tasks that it does not know; `delayed` counts jobs that their caller delayed.
     `blocked` counts jobs behind the head of an order key, if this worker can claim that head or if it runs. A job
-    behind a head that is delayed, or of an unknown task, counts as that; a job in a paused queue counts as paused.
+    behind a head that is delayed, or of an unknown task, counts as that; a job in a paused queue, or of a
+    paused task, counts as paused. Jobs that wait for parents are not counted, except as `blocked` once the parents have
+    ended.
     """
 
     ready: int
@@ -145,7 +160,11 @@ class Outstanding(msgspec.Struct, frozen=True):
 
 
 class WorkerHeartbeat(msgspec.Struct, frozen=True):
-    """What a worker reports with each heartbeat: one row per process incarnation."""
+    """What a worker reports with each heartbeat: one row per process incarnation.
+
+    `running` is the number of its leases. `tasks` are those that it knows: the store writes them with the first
+    heartbeat only. None if it reports none.
+    """
 
     worker_id: str
     host: str
@@ -155,20 +174,34 @@ class WorkerHeartbeat(msgspec.Struct, frozen=True):
     lease: timedelta
     running: int
     supervisor_id: str | None = None
+    tasks: tuple[str, ...] | None = None
 
 
 class WorkerView(msgspec.Struct, frozen=True):
-    """A worker as of its last heartbeat; `silent` is the time since then, by the store's clock."""
+    """A worker as of its last heartbeat; `silent` is the time since then, by the store's clock.
+
+    `running` is the number of leases that it holds now.
+    """
 
     heartbeat: WorkerHeartbeat
     started_at: datetime  # when it sent its first heartbeat
     silent: timedelta
+    running: int = 0
+
+
+class WaitingTask(msgspec.Struct, frozen=True):
+    """A task with ready jobs in a queue."""
+
+    queue: str
+    task: str
+    paused: bool
 
 
 class QueueView(msgspec.Struct, frozen=True):
     """A queue, and the number of its jobs in each state.
 
-    `oldest_ready` is how long the job whose turn is next has been due.
+    `oldest_ready` is how long the job whose turn is next has been due. `at_least` are the states of which there may be
+    more jobs than were counted.
     """
 
     name: str
@@ -179,6 +212,22 @@ class QueueView(msgspec.Struct, frozen=True):
     running: int
     failed: int
     oldest_ready: timedelta | None
+    at_least: tuple[str, ...] = ()
+    limit: Limit | None = None
+
+
+class TaskView(msgspec.Struct, frozen=True):
+    """A task, and the number of its jobs in each state, over all queues; the rest as for a queue."""
+
+    name: str
+    paused: bool
+    ready: int
+    scheduled: int
+    blocked: int
+    running: int
+    failed: int
+    oldest_ready: timedelta | None
+    limit: Limit | None = None
 
 
 class LeaseView(msgspec.Struct, frozen=True):
@@ -206,7 +255,7 @@ class AttemptView(msgspec.Struct, frozen=True):
     worker_id: str
     started_at: datetime
     ended_at: datetime
-    outcome: str  # retried, snoozed, failed, cancelled, released, lost
+    outcome: str  # retried, snoozed, failed, cancelled, released, rescued; completed in `JobDetails.all_attempts`
     error_class: str | None
     message: str | None
     traceback: str | None
@@ -216,7 +265,8 @@ class AttemptView(msgspec.Struct, frozen=True):
 class JobView(msgspec.Struct, frozen=True):
     """A job in a list.
 
-    `used_attempts` are those among `attempt` that count against `max_attempts`; None if the job has ended.
+    `used_attempts` are those among `attempt` that count against `max_attempts`; None if the job is completed: this is
+    not kept then.
     """
 
     id: str
@@ -238,7 +288,7 @@ class JobView(msgspec.Struct, frozen=True):
 
 
 class JobDetails(msgspec.Struct, frozen=True):
-    """Everything that is stored about one job."""
+    """Everything that is stored about one job; `attempts` are those that ended without completing it."""
 
     job: JobView
     payload: str
@@ -247,10 +297,39 @@ class JobDetails(msgspec.Struct, frozen=True):
     attempts: list[AttemptView]
     lease: LeaseView | None
     timeout: float | None = None
+    unique_key: str | None = None
+
+    @property
+    def all_attempts(self) -> list[AttemptView]:
+        """The attempts in their order, with the one that completed the job."""
+        job = self.job
+        if job.state is not JobState.COMPLETED or job.started_at is None or job.finished_at is None:
+            return self.attempts
+        ends = {"error_class": None, "message": None, "traceback": None, "signature": None}
+        last = AttemptView(job.attempt, job.worker_id or "", job.started_at, job.finished_at, "completed", **ends)
+        return [*self.attempts, last]
 
     def __repr__(self) -> str:
         """Show the job, never its arguments or result."""
         return f"<JobDetails {self.job!r}, {len(self.attempts)} attempts without completion>"
+
+
+class GraphJob(msgspec.Struct, frozen=True):
+    """A job of a graph, with the ids of its parents, in the order of its enqueue."""
+
+    id: str
+    seq: int
+    queue: str
+    task: str
+    state: JobState
+    parents: list[str]
+
+
+class JobGraph(msgspec.Struct, frozen=True):
+    """Jobs that are connected by parents, in the order of their enqueue; `is_cut`: there are more."""
+
+    jobs: list[GraphJob]
+    is_cut: bool
 
 
 class JobFilter(msgspec.Struct, frozen=True):
@@ -276,6 +355,8 @@ class JobPage(msgspec.Struct, frozen=True):
 class Count(msgspec.Struct, frozen=True):
     """What happened to the jobs of one queue and task within one minute; `run_time` is the sum of all attempts.
 
+    `rescued` are attempts that ended because their worker or process died or fell silent.
+
     In a sum over several minutes, `minute_at` is the first of them.
     """
 
@@ -287,5 +368,5 @@ class Count(msgspec.Struct, frozen=True):
     retried: int
     failed: int
     cancelled: int
-    lost: int
+    rescued: int
     run_time: timedelta

@@ -17,11 +17,14 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown, StoreUnavailable, TransactionConflict
+from holdfast.errors import ConfigError, OutcomeUnknown, StoreUnavailable, TransactionConflict
+from holdfast.hooks.middleware import HandlerCall
+from holdfast.hooks.observers import Hooks
 from holdfast.model.allocation import Grant
 from holdfast.model.event import StoredEvent
 from holdfast.model.isolation import MAX_CONFLICTS, pause_after_conflict
@@ -34,10 +37,11 @@ from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Commit, ParkedEvent
 from holdfast.streams.consumer import Consumer, OnError
 from holdfast.streams.context import EventContext
-from holdfast.streams.effect import EventEffect, StreamUnparked
+from holdfast.streams.effect import EventEffect
 from holdfast.streams.event import Event
 from holdfast.streams.event_retry import EventDecision, Judgement, judge
 from holdfast.streams.handler_process import HandlerProcesses, ProcessHandlerError
+from holdfast.streams.handling import INTERRUPTED, OwnershipUncertain, Stopped, reported
 from holdfast.streams.progress import ShareProgress
 
 _logger = logging.getLogger("holdfast.streams")
@@ -59,14 +63,6 @@ def check_returned(consumer: str, value: object) -> None:
             "ctx.transaction(), and return nothing (logged once per consumer)",
             consumer, type(value).__name__,
         )  # fmt: skip
-
-
-class Stopped(Exception):  # noqa: N818
-    """The share consumer was asked to end between two attempts: the event is neither done nor failed."""
-
-
-class OwnershipUncertain(Exception):  # noqa: N818
-    """The node is not certain that it owns the share: continue after the committed position once it is."""
 
 
 class ParkedRetry(msgspec.Struct, frozen=True):
@@ -100,6 +96,7 @@ class EventRunner:
         limit: timedelta,
         may_handle: Callable[[], bool],
         processes: HandlerProcesses | None,
+        hooks: Hooks,
     ) -> None:
         self._consumer = consumer
         self._grant = grant
@@ -108,6 +105,7 @@ class EventRunner:
         self._limit = limit
         self._may_handle = may_handle
         self._processes = processes
+        self._hooks = hooks
         self._effect: EventEffect | None = None
         self._running: asyncio.Task[Any] | None = None
         self._is_abandoned = False
@@ -160,7 +158,7 @@ class EventRunner:
             effect = self._begin(progress.commit_up_to(events[-1]))
             try:
                 await self._call(effect, events, replay_until, progress, failures.count + 1)
-            except (LeaseLost, StreamUnparked, Stopped, OwnershipUncertain, OutcomeUnknown):
+            except INTERRUPTED:
                 raise
             except Exception as error:
                 if not effect.is_committed:
@@ -200,7 +198,7 @@ class EventRunner:
         effect = self._begin(progress.commit_unparked(place, None, 1))
         try:
             await self._call(effect, [parked.event], 0, progress, parked.attempts + 1)
-        except (LeaseLost, StreamUnparked, Stopped, OwnershipUncertain, StoreUnavailable, OutcomeUnknown):
+        except (*INTERRUPTED, StoreUnavailable):
             raise
         except Exception as error:
             if not effect.is_committed:
@@ -308,9 +306,16 @@ class EventRunner:
         attempt: int,
     ) -> None:
         replayed = [progress.place(event) <= replay_until for event in events]
+        work = self._run_known(effect, self._run(effect, events, replayed, attempt))
+        if self._hooks.event_start.observers or self._hooks.event_end.observers:
+            work = reported(self._hooks, self._consumer.name, events, attempt, work)
+        await work
+
+    async def _run_known(self, effect: EventEffect, run: Coroutine[Any, Any, None]) -> None:
+        """Run to the end; raises `OutcomeUnknown` if the outcome of the handler's transaction is."""
         try:
-            await self._run_to_end(effect, self._run(effect, events, replayed, attempt))
-        except (LeaseLost, StreamUnparked, Stopped, OwnershipUncertain, OutcomeUnknown):
+            await self._run_to_end(effect, run)
+        except INTERRUPTED:
             raise
         except Exception as error:
             if effect.is_unknown:
@@ -349,12 +354,18 @@ class EventRunner:
         arguments = arguments_of_events(self._consumer, events, replayed)
         if self._consumer.takes_context:
             arguments.append(EventContext(effect, attempt))
+        run, middleware = partial(self._consumer.handler, *arguments), self._hooks.middleware
+        call = None
+        if middleware:
+            call = HandlerCall("consumer", self._consumer.name, attempt, arguments, events=tuple(events))
         if self._consumer.is_async:
             timeout = self._consumer.timeout
             limit = None if timeout is None else timeout.total_seconds()
-            value = await self._handlers.in_loop(lambda: self._consumer.handler(*arguments), self._grant, self, limit)
+            run = run if call is None else partial(middleware.around, call, run)
+            value = await self._handlers.in_loop(run, self._grant, self, limit)
         else:
-            value = await self._handlers.in_thread(lambda: self._consumer.handler(*arguments), self._grant, self)
+            start = partial(self._handlers.in_thread, subject=self._grant, key=self)
+            value = await (start(run) if call is None else middleware.around_thread(call, run, start))
         check_returned(self._consumer.name, value)
 
     def _knows_interruption(self, effect: EventEffect) -> bool:

@@ -22,7 +22,7 @@ from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Survey
 from holdfast.streams.allocator import plan
 from holdfast.streams.failure_detector import FailureDetector
-from holdfast.streams.move_log import log_moves
+from holdfast.streams.move_log import log_move, moves_of
 
 _logger = logging.getLogger("holdfast.streams")
 T = TypeVar("T")
@@ -114,4 +114,5 @@ def _log_seized(survey: Survey, moves: Sequence[Move], done: Sequence[bool]) -> 
         if is_done and isinstance(move, Seize) and owner is not None:
             seized[f"taken over from node {owner.node_id} ({_REASONS[move.reason]})"].append(move.share)
     for change, shares in seized.items():
-        log_moves(change, shares)
+        for seizure in moves_of(change, shares):
+            log_move(seizure)

@@ -21,6 +21,7 @@ import msgspec
 
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, HoldfastError, StoreError
+from holdfast.hooks.observers import Hooks
 from holdfast.model.allocation import NodeKey, Share, Timing
 from holdfast.model.names import check_name
 from holdfast.runtime.executor import Executor
@@ -33,6 +34,7 @@ from holdfast.streams.consumer import Consumer
 from holdfast.streams.handler_process import HandlerProcesses
 from holdfast.streams.heartbeat import NodeHeartbeat
 from holdfast.streams.leader import Leader
+from holdfast.streams.move_log import log_move
 from holdfast.streams.share_consumer import NodeServices
 from holdfast.streams.share_consumers import ShareConsumers
 
@@ -91,6 +93,8 @@ class Node:
         self._hurry = asyncio.Event()
         self._is_running = False
         self._broken: asyncio.Future[None] | None = None
+        self.hooks = Hooks()
+        """What observes this node: those of its app, if an app has made it."""
         self.has_left_handlers = False
         """Whether some handlers did not end with the node; they continue until the process ends."""
 
@@ -120,6 +124,7 @@ class Node:
     async def run(self) -> None:
         """Take part until stopped; raises `NodeBroken` if it cannot continue, `ConfigError` if its id is taken."""
         await self._backend.open()
+        self.hooks.partition_move(log_move)
         loop = self._loop = asyncio.get_running_loop()
         self._broken = loop.create_future()
         around = self._around = NodeServices(
@@ -127,6 +132,7 @@ class Node:
             self.timing,
             lambda grant: self._broker.may_handle(grant, uptime()),
             self._processes(),
+            self.hooks,
         )
         shares = self._shares = ShareConsumers(
             self._consumers, self._broker, around, stuck_grace=self._stuck_grace, broken=self._break
@@ -165,6 +171,7 @@ class Node:
                 around.handlers.close()
                 if around.processes is not None:
                     await uncancellable(around.processes.close())
+                await uncancellable(self.hooks.settle())
 
     def _processes(self) -> HandlerProcesses | None:
         if all(consumer.executor is not Executor.PROCESS for consumer in self._consumers.values()):

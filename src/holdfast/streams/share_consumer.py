@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Final, TypeVar
 
 from holdfast.errors import LeaseLost, OutcomeUnknown, StoreError, StoreUnavailable
+from holdfast.hooks.observers import Hooks
 from holdfast.model.allocation import Grant, Timing
 from holdfast.model.event import StoredEvent
 from holdfast.runtime.handler_runner import HandlerRunner
@@ -24,8 +25,9 @@ from holdfast.store.stream_values import Commit, CommitVerdict, Fetched, ParkedE
 from holdfast.streams.consumer import Consumer
 from holdfast.streams.effect import StreamUnparked
 from holdfast.streams.event_retry import goes_alone, guilt, has_killed, is_guilty, is_tried
-from holdfast.streams.event_runner import EventRunner, OwnershipUncertain, ParkedRetry, Stopped
+from holdfast.streams.event_runner import EventRunner, ParkedRetry
 from holdfast.streams.handler_process import HandlerProcesses
+from holdfast.streams.handling import OwnershipUncertain, Stopped
 from holdfast.streams.progress import ShareProgress
 
 _logger = logging.getLogger("holdfast.streams")
@@ -42,9 +44,11 @@ class NodeServices:
         backend: Backend,
         timing: Timing,
         may_handle: Callable[[Grant], bool],
-        processes: HandlerProcesses | None = None,
+        processes: HandlerProcesses | None,
+        hooks: Hooks,
     ) -> None:
         self.backend = backend
+        self.hooks = hooks
         self.processes = processes
         self.timing = timing
         self.may_handle = may_handle
@@ -76,6 +80,7 @@ class ShareConsumer:
             limit=self._limit(),
             may_handle=self._may_handle,
             processes=around.processes,
+            hooks=around.hooks,
         )
         self._progress = ShareProgress(0, by_version=self._by_version, commit_every=consumer.commit_every)
         self._flushed = time.monotonic()

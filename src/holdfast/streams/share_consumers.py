@@ -14,7 +14,7 @@ from typing import Final
 from holdfast.model.allocation import Grant, Share
 from holdfast.streams.broker import Begin, Broker, Command, Drain, Drop
 from holdfast.streams.consumer import Consumer
-from holdfast.streams.move_log import MoveLog
+from holdfast.streams.move_log import PartitionMoves
 from holdfast.streams.share_consumer import NodeServices, ShareConsumer
 
 _logger = logging.getLogger("holdfast.streams")
@@ -42,7 +42,7 @@ class ShareConsumers:
         self._stuck: set[asyncio.Task[None]] = set()  # did not end within the grace
         self._is_draining = False
         self._is_ending = False
-        self._moves = MoveLog()
+        self._moves = PartitionMoves(around.hooks)
 
     @property
     def shares(self) -> tuple[Share, ...]:

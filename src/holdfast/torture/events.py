@@ -96,7 +96,9 @@ class EnqueueCalled(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """Jobs are about to be enqueued, all or none, under ids of the caller.
 
     If the library generates the ids (`enqueue_many`), `jobs` is empty and `size` counts them; the jobs then carry the
-    header `call`, which the final dump contains. A repeat has the same jobs and another `call`.
+    header `call`, which the final dump contains. A repeat has the same jobs and another `call`. `max_running` is the
+    limit of the task, 0 for none. Each job waits for those in `after`. With a `chain`, all but each first of so
+    many also wait for the one before.
     """
 
     call: str
@@ -110,10 +112,18 @@ class EnqueueCalled(HistoryRecord, frozen=True, kw_only=True, gc=False):
     delay_us: int = 0
     run_us: int | None = None
     using: bool = False
+    unique_key: str = ""
+    max_running: int = 0
+    after: tuple[str, ...] = ()
+    run_anyway: bool = False
+    chain: int = 0
 
 
 class EnqueueAnswered(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """The jobs are enqueued; `new` is False for those that existed before. If it is empty, all were new."""
+    """The jobs are enqueued; `new` is False for those that existed before. If it is empty, all were new.
+
+    A job that holds the unique key of the call is named instead of the one that was not enqueued.
+    """
 
     call: str
     jobs: tuple[str, ...]

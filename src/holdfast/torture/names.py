@@ -15,6 +15,8 @@ SESSIONS: Final = "holdfast-torture"
 """The prefix of the session names of all workers and producers on PostgreSQL."""
 ORDERED: Final = "ordered"
 """The task whose jobs have an order key."""
+IN_GRAPHS: Final = ("in_graph", "transfer_in_graph")
+"""The tasks whose jobs wait for others."""
 _SCHEMA: Final = "holdfast"
 _ENDING: Final = "_torture"
 

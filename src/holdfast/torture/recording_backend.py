@@ -6,41 +6,36 @@ Every worker's backend is wrapped, so the code under torture needs no code for i
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final, cast
 
-from holdfast.errors import LeaseLost, OutcomeUnknown, StoreUnavailable
+from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.model.instants import span_micros
-from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.job import Lease
-from holdfast.model.outcome import Outcome, Retried, Snoozed
-from holdfast.store.backend import Backend, Transaction, Transactions
+from holdfast.store.backend import Backend, Transactions
 from holdfast.store.jobs import Extender, JobStore
 from holdfast.store.values import Claim, ClaimRequest, Extension, Finish, Rescued, Verdict
 from holdfast.torture.events import (
     Claimed,
-    EffectBegan,
-    EffectCommitted,
-    EffectRolledBack,
-    EffectUnknown,
     ExtendAnswered,
     Extended,
-    Finished,
     ProgressAnswered,
     Released,
     RescueSeen,
 )
 from holdfast.torture.history import now_us
 from holdfast.torture.recorder import Recorder
+from holdfast.torture.recording_transactions import (
+    UNAVAILABLE,
+    UNKNOWN,
+    RecordingTransactions,
+    joined_transaction,
+    record_finishes,
+)
 
 WORKER: Final = "HOLDFAST_TORTURE_WORKER"
-UNAVAILABLE: Final = "unavailable"
-UNKNOWN: Final = "unknown"
 _KEPT_FENCES: Final = 1000
-_joined: ContextVar[RecordingTransaction | None] = ContextVar("holdfast_torture_joined", default=None)
 
 
 class RecordingBackend:
@@ -128,7 +123,7 @@ class RecordingJobs:
         except (StoreUnavailable, OutcomeUnknown) as error:
             self._finished(finishes, [_error_verdict(error)] * len(finishes), sent_us)
             raise
-        joined = _joined.get()
+        joined = joined_transaction.get()
         if joined is None:
             self._finished(finishes, verdicts, sent_us)
         else:  # it takes effect when the transaction that it joined commits
@@ -138,18 +133,7 @@ class RecordingJobs:
         return verdicts
 
     def _finished(self, finishes: Sequence[Finish], verdicts: Sequence[str], sent_us: int) -> None:
-        at_us = now_us()
-        for finish, verdict in zip(finishes, verdicts, strict=True):
-            record = Finished(
-                at_us=at_us,
-                job=finish.lease.job_id,
-                fence=finish.lease.fence,
-                outcome=type(finish.outcome).__name__.lower(),
-                verdict=str(verdict),
-                sent_us=sent_us,
-                delay_us=_delay_of(finish.outcome),
-            )
-            self._recorder.write(record)
+        record_finishes(self._recorder, finishes, verdicts, sent_us)
 
     async def release(self, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:
         sent_us = now_us()
@@ -224,87 +208,6 @@ class RecordingJobs:
         return await _recorded_verdict(self._inner.extend(lease, duration), record)
 
 
-class RecordingTransactions:
-    """Records handlers' transactions: begun, committed, rolled back, unknown."""
-
-    def __init__(self, inner: Transactions, recorder: Recorder) -> None:
-        self._inner = inner
-        self._recorder = recorder
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    @asynccontextmanager
-    async def begin(
-        self, lease: Lease, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
-    ) -> AsyncGenerator[Transaction]:
-        with self._recorded(lease) as effect:
-            async with self._inner.begin(lease, limit=limit, isolation=isolation) as transaction:
-                effect.transaction = transaction
-                yield effect
-
-    @contextmanager
-    def begin_blocking(
-        self, lease: Lease, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
-    ) -> Generator[Transaction]:
-        opening = self._inner.begin_blocking(lease, limit=limit, isolation=isolation)
-        with self._recorded(lease) as effect, opening as transaction:
-            effect.transaction = transaction
-            yield effect
-
-    @contextmanager
-    def _recorded(self, lease: Lease) -> Generator[RecordingTransaction]:
-        effect = RecordingTransaction()
-        job, fence, sent_us = lease.job_id, lease.fence, now_us()
-        self._recorder.write(EffectBegan(at_us=sent_us, job=job, fence=fence))
-        outer = _joined.get()
-        _joined.set(effect)
-        try:
-            yield effect
-        except OutcomeUnknown as error:
-            self._recorder.write(EffectUnknown(at_us=now_us(), job=job, fence=fence, error=str(error)))
-            effect.end(UNKNOWN)
-            raise
-        except BaseException as error:
-            self._recorder.write(EffectRolledBack(at_us=now_us(), job=job, fence=fence, error=type(error).__name__))
-            effect.end(UNAVAILABLE)
-            raise
-        finally:
-            _joined.set(outer)
-        effect.end(None)
-        if effect.completes:  # a step is no effect: steps are compared with their own table
-            self._recorder.write(EffectCommitted(at_us=now_us(), job=job, fence=fence, sent_us=sent_us))
-
-
-class RecordingTransaction:
-    """A handler's transaction that knows whether it completes the job."""
-
-    def __init__(self) -> None:
-        self.transaction: Transaction | None = None
-        self.completes = False
-        self.later: list[Callable[[str | None], None]] = []
-        """The calls that joined it, to be recorded when it is over."""
-
-    def end(self, how: str | None) -> None:
-        """Record the calls that joined it: with this verdict or, if None, with the store's own."""
-        for write in self.later:
-            write(how)
-
-    @property
-    def connection(self) -> Any:
-        return self._open.connection
-
-    def complete(self, lease: Lease, result: str | None) -> Any:
-        self.completes = True
-        return self._open.complete(lease, result)
-
-    @property
-    def _open(self) -> Transaction:
-        if self.transaction is None:
-            raise LeaseLost("the transaction was never opened")
-        return self.transaction
-
-
 class RecordingExtender:
     """Records the verbs of the lease keeper's thread."""
 
@@ -356,10 +259,6 @@ async def _recorded_verdict(call: Awaitable[Verdict], record: Callable[[str], No
 
 def _error_verdict(error: StoreUnavailable | OutcomeUnknown) -> str:
     return UNAVAILABLE if isinstance(error, StoreUnavailable) else UNKNOWN
-
-
-def _delay_of(outcome: Outcome) -> int:
-    return span_micros(outcome.delay) if isinstance(outcome, Retried | Snoozed) else 0
 
 
 __all__ = ["RecordingBackend"]

@@ -6,6 +6,7 @@ Where a handler runs:
    async def            in the event loop; one that never suspends runs to its end at once, without an asyncio task
    plain function       in a thread
    executor="process"   in a child process
+   batch=…              for many jobs at once, in the event loop or in a thread: see `batch_attempts`
    lost before          in a child process too, if a child can import it: no other job shares the process
 ```
 """
@@ -15,12 +16,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import copy_context
 from enum import Enum
+from functools import partial
 from typing import Any, Final, Literal
 
 from holdfast.errors import StoreError, TransactionConflict
+from holdfast.hooks.middleware import HandlerCall, Middlewares
 from holdfast.jobs.context import Context
 from holdfast.jobs.run import (
     COMPLETED,
@@ -32,10 +35,12 @@ from holdfast.jobs.run import (
     unless_settled,
 )
 from holdfast.model.job import LeasedJob
-from holdfast.model.outcome import Cancelled, Failed, Lost, Outcome, Retried
+from holdfast.model.outcome import Cancelled, Outcome
 from holdfast.runtime.executor import Executor
 from holdfast.runtime.handler_runner import HandlerRunner, TimeLimitReached
 from holdfast.store.backend import Backend
+from holdfast.worker.attempt_reports import AttemptReports
+from holdfast.worker.batch_attempts import BatchAttempts
 from holdfast.worker.decision import Why
 from holdfast.worker.execution import Execution
 from holdfast.worker.held_leases import HeldLeases
@@ -59,7 +64,7 @@ Running = Literal[_Going.ON]
 class Attempts:
     """Runs attempts and calls `ended` once for each that did not end at once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what attempts need, by name
         self,
         backend: Backend,
         held: HeldLeases,
@@ -69,6 +74,9 @@ class Attempts:
         children: ChildPool,
         ended: Callable[[LeasedJob, Outcome | None], None],
         broke: Callable[[BaseException], None],
+        reports: AttemptReports,
+        middleware: Middlewares,
+        batches: BatchAttempts | None = None,
     ) -> None:
         self._backend = backend
         self._held = held
@@ -77,7 +85,12 @@ class Attempts:
         self._children = children
         self._ended = ended
         self._broke = broke
+        self.reports = reports
+        self._middleware = middleware
         self._handlers = HandlerRunner[LeasedJob]("holdfast-handler", clock=time.monotonic)
+        self._batches = batches
+        if batches is not None:
+            batches.handlers = self._handlers
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._contexts: dict[Key, Context] = {}
@@ -85,10 +98,8 @@ class Attempts:
         self._in_child: set[Key] = set()
         self.limits = self._handlers.limits
         """When the time limit of each attempt in this process ends; read by the lease-extending thread."""
-        self.logs_ends = _logger.isEnabledFor(logging.DEBUG)
-        """Whether the end of each attempt is logged; looked up once, since a small job costs less than the lookup."""
 
-    def begin(self, job: LeasedJob) -> Outcome | Running:
+    def begin(self, job: LeasedJob, now: float) -> Outcome | Running:
         """Begin an attempt; return its outcome if it ended at once."""
         plan = self._plans[job.task]
         if not plan.ends_at_once or job.lost or job.timeout is not None:
@@ -99,21 +110,33 @@ class Attempts:
             args, kwargs = plan.decode(job.payload)
             copy_context().run(plan.handler(*args, **kwargs).send, None)
         except StopIteration as stop:
-            return COMPLETED if stop.value is None else self._logged(job, outcome_of_value(plan.task, job, stop.value))
+            if stop.value is None:
+                return COMPLETED
+            return self.reports.ended(job, outcome_of_value(plan.task, job, stop.value), now)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome, SystemExit too
-            return self._logged(job, outcome_of_error(plan.task, job, error))
+            return self.reports.ended(job, self._failed(plan, job, error), now)
         message = f"task {job.task} suspended though it has no await"
         raise RuntimeError(message)
 
-    def begin_logged(self, job: LeasedJob) -> Outcome | Running:
-        """Begin an attempt as `begin` does, and log its end."""
-        began = time.monotonic()
-        outcome = self.begin(job)
-        if outcome is not RUNNING:
-            _log_end(job, _word(outcome), began)
-        return outcome
+    def begin_observed(self, job: LeasedJob, now: float) -> Outcome | Running:
+        """Begin an attempt as `begin` does, and report its start and every end."""
+        self.reports.started(job)
+        outcome = self.begin(job, now)
+        return self.reports.ended(job, COMPLETED, now) if outcome is COMPLETED else outcome
+
+    def _failed(self, plan: Execution, job: LeasedJob, error: BaseException) -> Outcome:
+        """Return the outcome of a handler that raised; the exception is kept for the report."""
+        self.reports.raised(job, error)
+        return outcome_of_error(plan.task, job, error)
+
+    def begin_batch(self, jobs: Sequence[LeasedJob]) -> None:
+        """Begin one run of a handler for many jobs."""
+        if self._batches is not None:
+            for job in jobs:
+                self.reports.started(job)
+            self._batches.begin(self._plans[jobs[0].task], jobs)
 
     def _spawn(self, plan: Execution, job: LeasedJob) -> None:
         key = (job.seq, job.fence)
@@ -121,6 +144,9 @@ class Attempts:
         if plan.executor is Executor.PROCESS or (job.lost > 0 and plan.isolates):
             self._in_child.add(key)
             work = self._run_in_child(plan, job, limit)
+        elif self._batches is not None and plan.task.batch is not None:
+            self._batches.begin(plan, [job])
+            return
         else:
             run = self._run_in_thread if plan.executor is Executor.THREAD else self._run_in_loop
             work = repeated(
@@ -133,7 +159,7 @@ class Attempts:
         self._tasks[key] = running
 
     async def _to_the_end(self, job: LeasedJob, key: Key, work: Coroutine[Any, Any, Outcome | None]) -> None:
-        began = time.monotonic() if self.logs_ends else 0.0
+        began = time.monotonic()
         try:
             outcome = await work
         except asyncio.CancelledError:
@@ -150,9 +176,11 @@ class Attempts:
             outcome = await self._unless_settled(context, outcome)
         if outcome is None:  # completed in a transaction, here or in a child process, which cannot know of waiters
             self._backend.notifier.notify_ends()
-        if self.logs_ends:  # without an outcome its own transaction has completed it, unless it was aborted
-            _log_end(job, "aborted" if is_aborted else "completed" if outcome is None else _word(outcome), began)
-        self._ended(job, outcome if outcome is None else self._logged(job, outcome))
+        if outcome is None:  # without an outcome its own transaction has completed it, unless it was aborted
+            self.reports.settled(job, began, is_aborted=is_aborted)
+        else:
+            self.reports.ended(job, outcome, began)
+        self._ended(job, outcome)
 
     async def _unless_settled(self, context: Context | None, outcome: Outcome) -> Outcome | None:
         while True:
@@ -167,13 +195,13 @@ class Attempts:
         why = self._why.get(key)
         if why is None:
             error = RuntimeError("the handler was cancelled by its own code")
-            return outcome_of_error(self._plans[job.task].task, job, error)
+            return self._failed(self._plans[job.task], job, error)
         return Cancelled("cancelled while it ran, as requested") if why is Why.CANCEL_ASKED else None
 
     def _after_conflict(
         self, plan: Execution, job: LeasedJob, key: Key, conflict: TransactionConflict
     ) -> Outcome | None:
-        return self._broken_off(job, key) if key in self._why else outcome_of_error(plan.task, job, conflict)
+        return self._broken_off(job, key) if key in self._why else self._failed(plan, job, conflict)
 
     def _context(self, plan: Execution, job: LeasedJob) -> Context | None:
         if not plan.takes_context:
@@ -185,26 +213,34 @@ class Attempts:
         context.begun()
         return context
 
+    def _bound(self, plan: Execution, job: LeasedJob) -> tuple[Callable[[], Any], HandlerCall | None]:
+        """Return the handler with its arguments, and what the middleware sees of the call if there is any."""
+        args, kwargs = plan.arguments(job, self._context(plan, job))
+        run = partial(plan.handler, *args, **kwargs)
+        if not self._middleware:
+            return run, None
+        return run, HandlerCall("task", job.task, job.attempt, args, kwargs, jobs=(job,))
+
     async def _run_in_loop(self, plan: Execution, job: LeasedJob, limit: float | None) -> Outcome:
         task = plan.task
         try:
-            args, kwargs = plan.arguments(job, self._context(plan, job))
-            value = await self._handlers.in_loop(
-                lambda: plan.handler(*args, **kwargs), job, (job.seq, job.fence), limit
-            )
+            run, call = self._bound(plan, job)
+            if call is not None:
+                run = partial(self._middleware.around, call, run)
+            value = await self._handlers.in_loop(run, job, (job.seq, job.fence), limit)
         except TimeLimitReached:
             return outcome_of_timeout(task, job, limit or 0.0)
         except (asyncio.CancelledError, TransactionConflict):
             raise
         except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome
-            return outcome_of_error(task, job, error)
+            return self._failed(plan, job, error)
         return outcome_of_value(task, job, value)
 
     async def _run_in_thread(self, plan: Execution, job: LeasedJob, limit: float | None) -> Outcome:
         try:
-            args, kwargs = plan.arguments(job, self._context(plan, job))
+            run, call = self._bound(plan, job)
         except Exception as error:  # noqa: BLE001 - every end of a handler becomes an outcome
-            return outcome_of_error(plan.task, job, error)
+            return self._failed(plan, job, error)
 
         def late() -> None:
             _logger.warning(
@@ -212,15 +248,17 @@ class Attempts:
                 job.id, job.task, limit,
             )  # fmt: skip
 
-        running = self._handlers.in_thread(  # a refused thread breaks the worker
-            lambda: plan.handler(*args, **kwargs), job, (job.seq, job.fence), limit, late=late
-        )
+        def start(run: Callable[[], Any]) -> Awaitable[Any]:
+            return self._handlers.in_thread(run, job, (job.seq, job.fence), limit, late=late)
+
+        # Without middleware a refused thread breaks the worker; with it, it fails the attempt.
+        running = start(run) if call is None else self._middleware.around_thread(call, run, start)
         try:
             value = await running
         except (asyncio.CancelledError, TransactionConflict):
             raise
         except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome
-            return outcome_of_error(plan.task, job, error)
+            return self._failed(plan, job, error)
         return outcome_of_value(plan.task, job, value)
 
     async def _run_in_child(self, plan: Execution, job: LeasedJob, limit: float | None) -> Outcome | None:
@@ -231,6 +269,8 @@ class Attempts:
         key = (job.seq, job.fence)
         running = self._tasks.get(key)
         if running is None:
+            if self._batches is not None:
+                self._batches.abort(job, why)
             return
         self._why[key] = why
         context = self._contexts.get(key)
@@ -243,32 +283,11 @@ class Attempts:
         elif self._plans[job.task].executor is Executor.LOOP:
             running.cancel()
 
-    def _logged(self, job: LeasedJob, outcome: Outcome) -> Outcome:
-        """Log an attempt that did not complete; return its outcome."""
-        match outcome:
-            case Retried(delay, failure):
-                _logger.warning(
-                    "job %s (%s) failed at attempt %d of %d, retrying in %.1f s: %s: %s",
-                    job.id, job.task, job.used_attempts, job.max_attempts, delay.total_seconds(),
-                    failure.error_class, failure.message,
-                )  # fmt: skip
-            case Failed(failure) | Lost(failure):
-                _logger.error("job %s (%s) failed: %s: %s", job.id, job.task, failure.error_class, failure.message)
-            case _:
-                pass
-        return outcome
-
     async def close(self) -> None:
         """End the children; threads that still run end with the process."""
         for running in [*self._tasks.values(), *self._ending]:
             running.cancel()
+        if self._batches is not None:
+            self._batches.close()
         await self._children.close()
         self._handlers.close()
-
-
-def _word(outcome: Outcome) -> str:
-    return type(outcome).__name__.lower()
-
-
-def _log_end(job: LeasedJob, ended_as: str, began: float) -> None:
-    _logger.debug("job %s (%s) %s in %.1f ms", job.id, job.task, ended_as, (time.monotonic() - began) * 1000)

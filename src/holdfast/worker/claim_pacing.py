@@ -15,6 +15,7 @@ from holdfast.worker.settings import WorkerConfig
 HORIZON = 0.25  # seconds of work to prefetch
 SLOW = 1.0  # for handlers that take this long nothing is prefetched
 SHORTEST_SAMPLE = 0.01
+LIMITED_POLL = 0.25  # seconds until a worker looks again for a slot of a limit that another worker may have freed
 MEMORY = 0.25  # seconds after which a measurement has lost most of its weight
 
 
@@ -58,12 +59,13 @@ class EndRate:
 class Claims:
     """The decision to claim: one claim in flight, the next at once after a full one, else on notification or poll."""
 
-    __slots__ = ("_backoff", "_hungry", "_poll_at", "_settings", "in_flight", "pace")
+    __slots__ = ("_backoff", "_hungry", "_is_limited", "_poll_at", "_settings", "in_flight", "pace")
 
     def __init__(self, settings: WorkerConfig) -> None:
         self._settings = settings
         self._backoff = Backoff()
         self._hungry = True  # jobs are probably ready
+        self._is_limited = False  # the last claim passed over jobs that are over a limit
         self._poll_at = float("inf")
         self.in_flight = False
         self.pace = EndRate()
@@ -106,11 +108,19 @@ class Claims:
             return float("inf")
         return max(self._backoff.until, float("-inf") if self._hungry else self._poll_at)
 
-    def answered(self, now: float, count: int, *, asked: int) -> None:
-        """Process the number of jobs that a claim returned."""
+    def freed(self) -> None:
+        """Process the end of jobs of this worker: a limit that has held back the last claim may have room again."""
+        if self._is_limited:
+            self._hungry = True
+
+    def answered(self, now: float, count: int, *, asked: int, limited_for: float | None = None) -> None:
+        """Process the number of jobs that a claim returned, and for how long a limit has held back others."""
         self.in_flight = False
         self._backoff.succeeded()
         self._poll_at = now + self._settings.poll_interval
+        self._is_limited = limited_for is not None
+        if limited_for is not None:
+            self._poll_at = min(self._poll_at, now + (LIMITED_POLL if limited_for == float("inf") else limited_for))
         if count >= asked:
             self._hungry = True
 

@@ -1,16 +1,18 @@
-"""What a worker logs about other workers that died: whose jobs are ready again, and for whose leases it waits."""
+"""What a worker reports about others that died: whose jobs are ready again, and for whose leases it waits."""
 
 from __future__ import annotations
 
 import logging
 import os
 import socket
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
-from holdfast.model.job import JobState
+from holdfast.hooks.observers import Hooks
+from holdfast.hooks.values import JobRescue
+from holdfast.model.lease_rules import is_overdue
 from holdfast.store.backend import Insight
 from holdfast.store.values import ClaimRequest, LeaseView, Rescued, WorkerHeartbeat, WorkerView
 
@@ -23,26 +25,12 @@ _MOST: Final = 1000  # leases that one look reads
 _NEVER: Final = float("inf")
 
 
-def log_rescued(worker_id: str, why: str, rescued: Sequence[Rescued]) -> None:
-    """Log in one line what became of the jobs of a dead worker, and each job at DEBUG."""
-    counts = Counter(job.state for job in rescued)
-    jobs = "1 job" if len(rescued) == 1 else f"{len(rescued):,} jobs"
-    if set(counts) == {JobState.READY}:
-        became = " is ready again" if len(rescued) == 1 else " are ready again"
-    else:
-        ready = counts.pop(JobState.READY, 0)
-        ends = [f"{count:,} {state}" for state, count in sorted(counts.items())]
-        became = ": " + ", ".join([f"{ready:,} ready again", *ends])
-    _logger.warning("%s of worker %s (%s)%s", jobs, worker_id, why, became)
-    for job in rescued:
-        _logger.debug("job %s (%s) of worker %s is now %s", job.job_id, job.task, worker_id, job.state)
-
-
 class DeadWorkers:
-    """Logs rescues, one line per dead worker, and once per idle period the leases for which this worker waits."""
+    """Reports rescues, once per dead worker, and logs once per idle period the leases for which this worker waits."""
 
-    def __init__(self, insight: Callable[[], Insight]) -> None:
+    def __init__(self, insight: Callable[[], Insight], hooks: Callable[[], Hooks]) -> None:
         self._insight = insight
+        self._hooks = hooks
         self._rescued: dict[str, list[Rescued]] = defaultdict(list)
         self._idle_since: float | None = None
         self._look_after = _SOON
@@ -54,8 +42,8 @@ class DeadWorkers:
         for job in jobs:
             self._rescued[job.worker_id].append(job)
 
-    async def log_rescues(self) -> None:
-        """Log the noted jobs, with the age of each worker's last heartbeat."""
+    async def report_rescues(self) -> None:
+        """Report the noted jobs, with the age of each worker's last heartbeat."""
         rescued, self._rescued = self._rescued, defaultdict(list)
         if not rescued:
             return
@@ -64,7 +52,7 @@ class DeadWorkers:
             views = {view.heartbeat.worker_id: view for view in await self._insight().workers()}
         finally:
             for worker_id, jobs in rescued.items():
-                log_rescued(worker_id, _why(views.get(worker_id)), jobs)
+                self._hooks().job_rescue.emit(JobRescue(worker_id, _why(views.get(worker_id)), tuple(jobs)))
 
     # --- an idle worker -----------------------------------------------------------------------------------------------
 
@@ -117,12 +105,8 @@ def _why(view: WorkerView | None) -> str:
 
 
 def _is_dead(view: WorkerView) -> bool:
-    """Return whether a worker is silent for more than its lease allows, or was in a process of this host that is gone.
-
-    It sends a heartbeat at least every half of its lease, and every ten seconds.
-    """
-    overdue = min(view.heartbeat.lease / 2, timedelta(seconds=10)) + timedelta(seconds=1)
-    return view.silent > overdue or _is_process_gone(view.heartbeat)
+    """Return whether the heartbeat of a worker is overdue, or it was in a process of this host that is gone."""
+    return is_overdue(view.silent, view.heartbeat.lease) or _is_process_gone(view.heartbeat)
 
 
 def _is_process_gone(heartbeat: WorkerHeartbeat) -> bool:

@@ -8,6 +8,7 @@ from enum import IntEnum, StrEnum
 import msgspec
 
 from holdfast.model.job import Lease, LeasedJob
+from holdfast.model.totals import Totals
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.values import Finish
 
@@ -43,12 +44,14 @@ class Exit(IntEnum):
 class Decision(msgspec.Struct, gc=False):
     """What to do now. The result of each store call is reported as one event.
 
-    `claim` is a limit (0: no claim). `rescue` is the uninterrupted access so far. Of `promote`, `rescue`, `prune` and
+    `claim` is a limit (0: no claim), `slots` how many of these jobs would begin at once.
+    `rescue` is the uninterrupted access so far. Of `promote`, `rescue`, `prune` and
     `check_empty` at most one is in flight. `wait` is the seconds after which to decide again if no event arrives first
     (None: wait for an event).
     """
 
     claim: int = 0
+    slots: int = 0
     flush: list[Finish] | None = None
     release_unstarted: list[Lease] = []
     release_started: list[Lease] = []
@@ -59,28 +62,6 @@ class Decision(msgspec.Struct, gc=False):
     check_empty: bool = False
     wait: float | None = None
     exit: Exit | None = None
-
-
-class Totals(msgspec.Struct, frozen=True):
-    """The outcomes of the jobs that this worker claimed.
-
-    `lost` counts lost leases, and jobs whose child process died. `abandoned` counts leases left to expire because the
-    store could not be reached.
-    """
-
-    completed: int = 0
-    retried: int = 0
-    snoozed: int = 0
-    failed: int = 0
-    cancelled: int = 0
-    lost: int = 0
-    released: int = 0
-    abandoned: int = 0
-
-    def __str__(self) -> str:
-        """Return the counts above zero, in words."""
-        counts = msgspec.structs.asdict(self)
-        return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "no jobs"
 
 
 class Status(msgspec.Struct, frozen=True):

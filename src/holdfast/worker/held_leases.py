@@ -95,6 +95,10 @@ class HeldLeases:
         """Return the lease of one attempt, through which its handler reports its own transaction."""
         return HeldLease(self, job)
 
+    def of_many(self, jobs: Sequence[LeasedJob]) -> HeldBatch:
+        """Return the leases of a batch, through which its handler reports its own transaction."""
+        return HeldBatch(self, list(jobs))
+
     # --- the extending thread ---------------------------------------------------------------------------------------
 
     def due(self, now: float) -> list[Lease]:
@@ -159,3 +163,33 @@ class HeldLease:
     def _held_fence(self) -> int | None:
         held = self._holdings.jobs.get(self._job.seq)
         return None if held is None else held.fence
+
+
+class HeldBatch:
+    """The leases of a batch, for reports of its handler; jobs that are held by a later attempt are left out."""
+
+    __slots__ = ("_holdings", "_jobs")
+
+    def __init__(self, holdings: HeldLeases, jobs: Sequence[LeasedJob]) -> None:
+        self._holdings = holdings
+        self._jobs = jobs
+
+    def settling(self) -> None:
+        """Record that the transaction is about to end the jobs."""
+        held = self._holdings.jobs
+        self._holdings.settling_seqs.update([job.seq for job in self._jobs if held.get(job.seq) is job])
+
+    def settled(self) -> None:
+        """Record that it has committed."""
+        held, settling = self._holdings.jobs, self._holdings.settling_seqs
+        for job in self._jobs:
+            if held.get(job.seq, job) is job:
+                held.pop(job.seq, None)
+                settling.discard(job.seq)
+
+    def unsettled(self) -> None:
+        """Record that it was rolled back."""
+        held, settling = self._holdings.jobs, self._holdings.settling_seqs
+        for job in self._jobs:
+            if held.get(job.seq, job) is job:
+                settling.discard(job.seq)

@@ -13,19 +13,23 @@ A job is in exactly one of these places, and its lease is extended in all of the
 lost, the job leaves them; if its handler runs, it becomes a *ghost*: it is aborted, its outcome is ignored, and its
 slot stays taken until it has ended.
 
+Jobs of a task with batches wait in `forming` until their batch is full or has waited long enough; then all of them run
+in one slot.
+
 The per-job methods, `take` and `ended`, do a fixed number of dict and deque operations; all others are per batch.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from holdfast.model.job import Lease, LeasedJob
-from holdfast.model.outcome import Cancelled, Outcome
+from holdfast.model.outcome import Cancelled, Completed, Outcome
 from holdfast.store.values import Finish, Verdict
 from holdfast.worker.decision import Status, Why, WorkerPhase
 from holdfast.worker.finish_buffer import Finishes
+from holdfast.worker.forming import BatchSize, Forming
 from holdfast.worker.held_leases import HeldLeases
 from holdfast.worker.release_buffer import Releases
 from holdfast.worker.settings import WorkerConfig
@@ -37,7 +41,7 @@ _NEVER = float("inf")
 class InFlight:
     """The jobs of one worker, and their moves between places; independent of the phase and of calls in flight."""
 
-    def __init__(self, settings: WorkerConfig) -> None:
+    def __init__(self, settings: WorkerConfig, batches: Mapping[str, BatchSize] | None = None) -> None:
         self._concurrency = settings.concurrency
         self._flush_rows = settings.flush_rows
         self._keeps_claimed = True
@@ -47,6 +51,8 @@ class InFlight:
         self.holdings = HeldLeases(lease=settings.lease, extend_at=settings.extend_at)
         self._held = self.holdings.jobs
         self.prefetched: deque[LeasedJob] = deque()
+        self.forming = Forming(batches or {})
+        self._shared = 0  # running jobs and ghosts that share the slot of another job of their batch
         self.running: dict[int, LeasedJob] = {}
         self.ghosts: dict[tuple[int, int], LeasedJob] = {}  # by seq and fence
         self.finishes = Finishes(settings)
@@ -68,7 +74,7 @@ class InFlight:
         """
         running = self.running
         prefetched = self.prefetched
-        if len(running) + len(self.ghosts) >= self._concurrency:
+        if len(running) + len(self.ghosts) - self._shared >= self._concurrency:
             return None
         while prefetched:
             job = prefetched.popleft()
@@ -79,6 +85,43 @@ class InFlight:
             running[seq] = job
             return job
         return None
+
+    def take_batch(self, now: float) -> list[LeasedJob]:
+        """Return the jobs of a batch to begin, which are then running in one slot; none if no batch is due."""
+        if self.free <= 0:
+            return []
+        while jobs := self.forming.take(now, others_wait=bool(self.prefetched)):
+            begun = [job for job in jobs if self.holdings.stale.get(job.seq) != job.fence]
+            for job in jobs:
+                if self.holdings.stale.get(job.seq) == job.fence:
+                    self._give_up(job.seq)
+            if begun:
+                self.running.update({job.seq: job for job in begun})
+                self._shared += len(begun) - 1
+                return begun
+        return []
+
+    def batch_ended(
+        self, now: float, jobs: Sequence[LeasedJob], outcomes: Sequence[Outcome | None], written: Sequence[Finish]
+    ) -> float | None:
+        """Record the end of a batch: each job ends by itself, and their slot is free.
+
+        `written` are the outcomes that its transaction has written. Returns the shortest delay until one of its jobs
+        runs again.
+        """
+        others = [finish for finish in written if type(finish.outcome) is not Completed]
+        others = [finish for finish in others if finish.lease.seq in self.running]
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            if outcome is None and job.seq not in self._held and self.running.get(job.seq) is job:  # it was settled
+                del self.running[job.seq]
+                self._cancel_asked.discard((job.seq, job.fence))
+                self.endings += 1
+                self.totals.completed += 1
+            else:
+                self.ended(now, job, outcome)
+        self._shared -= len(jobs) - 1
+        self.totals.completed -= len(others)  # counted by `ended` as completed
+        return self.totals.count(others, [Verdict.DONE] * len(others))
 
     def ended(self, now: float, job: LeasedJob, outcome: Outcome | None) -> bool:
         """Record the end of a handler; return whether to decide before the next job is begun.
@@ -125,8 +168,8 @@ class InFlight:
 
     # --- replies of the store ---------------------------------------------------------------------------------------
 
-    def claimed(self, jobs: Sequence[LeasedJob], sent_at: float) -> None:
-        """Add the jobs of a claim that was sent at `sent_at`."""
+    def claimed(self, jobs: Sequence[LeasedJob], sent_at: float, now: float) -> None:
+        """Add the jobs of a claim that was sent at `sent_at` and is answered now."""
         seqs = [job.seq for job in jobs]
         if not (self._held.keys().isdisjoint(seqs) and self.running.keys().isdisjoint(seqs)):
             for seq in seqs:
@@ -134,7 +177,7 @@ class InFlight:
             self._sweep()
         self.holdings.add(jobs, sent_at)
         if self._keeps_claimed:
-            self.prefetched.extend(jobs)
+            self.prefetched.extend(self.forming.add(jobs, now) if self.forming.sizes else jobs)
             if jobs:  # all were claimed at once
                 self.good_until = min(self.good_until, self.holdings.good_until(jobs[0]))
         else:
@@ -224,6 +267,8 @@ class InFlight:
         if len(waiting) != len(prefetched):
             prefetched.clear()
             prefetched.extend(waiting)
+        if self.forming:
+            self.forming.keep(lambda job: held.get(job.seq) is job and job.seq not in buffer)
 
     def _to_ghosts(self, seq: int) -> None:
         job = self.running.pop(seq)
@@ -234,20 +279,21 @@ class InFlight:
 
     def release_prefetched(self) -> None:
         """Release all jobs that have not begun."""
-        for job in self.prefetched:
+        for job in (*self.prefetched, *self.forming.clear()):
             self.releases.add(job.lease, started=False)
         self.prefetched.clear()
 
     def release_aged(self, now: float) -> None:
         """Release prefetched jobs whose leases were not extended in time: another worker may have them by now."""
-        waiting = [(self.holdings.good_until(job), job) for job in self.prefetched]
+        forming = self.forming.clear()
+        waiting = [(self.holdings.good_until(job), job) for job in (*self.prefetched, *forming)]
         self.good_until = min((until for until, _ in waiting if now < until), default=_NEVER)
         self.prefetched.clear()
+        kept = [job for until, job in waiting if now < until]
         for until, job in waiting:
-            if now < until:
-                self.prefetched.append(job)
-            else:
+            if now >= until:
                 self.releases.add(job.lease, started=False)
+        self.prefetched.extend(self.forming.add(kept, now) if forming else kept)
 
     def begin_no_more(self) -> None:
         """Release the jobs that have not begun, and from now on every job that is claimed."""
@@ -295,12 +341,22 @@ class InFlight:
     @property
     def free(self) -> int:
         """The number of free slots."""
-        return self._concurrency - len(self.running) - len(self.ghosts)
+        return self._concurrency - len(self.running) - len(self.ghosts) + self._shared
+
+    @property
+    def head(self) -> LeasedJob | None:
+        """The job that waits for a slot first, if any."""
+        return self.prefetched[0] if self.prefetched else self.forming.head
+
+    @property
+    def waiting(self) -> int:
+        """The number of jobs that have not begun."""
+        return len(self.prefetched) + len(self.forming)
 
     @property
     def is_idle(self) -> bool:
         """Whether no handler runs and none is about to."""
-        return not (self.running or self.prefetched)
+        return not (self.running or self.prefetched or self.forming)
 
     @property
     def is_done(self) -> bool:
@@ -312,7 +368,7 @@ class InFlight:
         return Status(
             phase=phase,
             running=tuple(job.id for job in (*self.running.values(), *self.ghosts.values())),
-            prefetched=len(self.prefetched),
+            prefetched=self.waiting,
             buffered=len(self.finishes),
             totals=self.totals.totals(),
         )

@@ -13,12 +13,14 @@ release and end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from holdfast.model.job import Lease, LeasedJob
+from holdfast.model.outcome import Outcome
 from holdfast.store.values import Finish, Promotion, Verdict
 from holdfast.worker.claim_pacing import Claims
 from holdfast.worker.decision import Decision, Exit, Status, WorkerPhase
+from holdfast.worker.forming import BatchSize
 from holdfast.worker.in_flight import InFlight
 from holdfast.worker.maintenance import NEVER, Chore, Maintenance
 from holdfast.worker.release_buffer import MAX_ATTEMPTS
@@ -28,11 +30,13 @@ from holdfast.worker.settings import WorkerConfig
 class Machine:
     """The decisions of one worker."""
 
-    def __init__(self, settings: WorkerConfig) -> None:
+    def __init__(self, settings: WorkerConfig, batches: Mapping[str, BatchSize] | None = None) -> None:
+        """`batches` are the tasks that run in batches."""
         self._settings = settings
-        self.jobs = InFlight(settings)
+        self.jobs = InFlight(settings, batches)
         self.holdings = self.jobs.holdings
         self.take, self.ended = self.jobs.take, self.jobs.ended  # bound: no second call per job
+        self.take_batch = self.jobs.take_batch
         self.lost, self.cancel_asked = self.jobs.lost, self.jobs.cancel_asked
         self._claims = Claims(settings)
         self._upkeep = Maintenance(settings)
@@ -44,22 +48,37 @@ class Machine:
 
     # --- replies about jobs ------------------------------------------------------------------------------------------
 
-    def claimed(self, now: float, jobs: Sequence[LeasedJob], *, asked: int, sent_at: float) -> None:
-        """Process the reply to a claim for `asked` jobs that was sent at `sent_at`."""
+    def claimed(
+        self, now: float, jobs: Sequence[LeasedJob], *, asked: int, sent_at: float, limited_for: float | None = None
+    ) -> None:
+        """Process the reply to a claim for `asked` jobs that was sent at `sent_at`.
+
+        `limited_for`: jobs over a limit were passed over, and it may have room after so many seconds; inf: when a job
+        has ended, here or elsewhere.
+        """
         self._upkeep.access.succeeded(now)
-        self._claims.answered(now, len(jobs), asked=asked)
+        self._claims.answered(now, len(jobs), asked=asked, limited_for=limited_for)
         if jobs:
             self._claimed_since_check = True
-        self.jobs.claimed(jobs, sent_at)
+        self.jobs.claimed(jobs, sent_at, now)
 
     def claim_failed(self, now: float) -> None:
         """Process a claim that failed or has an unknown outcome."""
         self._upkeep.access.failed()
         self._claims.failed(now)
 
+    def batch_ended(
+        self, now: float, jobs: Sequence[LeasedJob], outcomes: Sequence[Outcome | None], written: Sequence[Finish]
+    ) -> None:
+        """Process the end of a batch, whose transaction has written the outcomes `written`."""
+        delay = self.jobs.batch_ended(now, jobs, outcomes, written)
+        if delay is not None:
+            self._upkeep.scheduled(now, delay)
+
     def flushed(self, now: float, finishes: Sequence[Finish], verdicts: Sequence[Verdict]) -> None:
         """Process the verdicts on a flush, in its order."""
         self._upkeep.access.succeeded(now)
+        self._claims.freed()
         delay = self.jobs.flushed(finishes, verdicts)
         if delay is not None:
             self._upkeep.scheduled(now, delay)
@@ -75,6 +94,7 @@ class Machine:
     def released(self, now: float, leases: Sequence[Lease]) -> None:
         """Process leases that were released, or that were stale by then."""
         self._upkeep.access.succeeded(now)
+        self._claims.freed()
         self.jobs.released(leases)
 
     def release_failed(self, now: float, leases: Sequence[Lease]) -> None:
@@ -195,19 +215,23 @@ class Machine:
         release_at = self._decide_release(now, free)
         if jobs.finishes.congested:
             return release_at
-        prefetched = len(jobs.prefetched)
+        prefetched = jobs.waiting
+        if jobs.forming.sizes:
+            release_at = min(release_at, jobs.forming.due_at() if free > 0 else NEVER)
+            free = jobs.forming.room(free)
         decision.claim = claims.limit(now, free=free, prefetched=prefetched)
+        decision.slots = max(0, free - prefetched)
         jobs.low = claims.low()
         return min(release_at, claims.due_at(free=free, prefetched=prefetched))
 
     def _decide_release(self, now: float, free: int) -> float:
         """Release jobs that have waited too long for a slot, for idle workers; return when that is due next."""
-        prefetched = self.jobs.prefetched
-        if free > 0 or not prefetched:
+        head = self.jobs.head
+        if free > 0 or head is None:
             self._head = None
             return NEVER
-        if prefetched[0] is not self._head:
-            self._head = prefetched[0]
+        if head is not self._head:
+            self._head = head
             self._head_since = now
         release_at = self._head_since + self._settings.release_timeout
         if now < release_at:

@@ -14,7 +14,11 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from msgspec import structs
+
 from holdfast.errors import HoldfastError, OutcomeUnknown, StoreError, StoreUnavailable
+from holdfast.hooks.observers import Hooks
+from holdfast.hooks.values import StoreFailure
 from holdfast.model.job import Lease
 from holdfast.runtime.failpoint import failpoint
 from holdfast.runtime.reachability import GAP_PER_LEASE
@@ -26,6 +30,7 @@ from holdfast.worker.dead_workers import DeadWorkers
 from holdfast.worker.decision import Decision
 from holdfast.worker.machine import Machine
 from holdfast.worker.settings import WorkerConfig
+from holdfast.worker.unknown_tasks import UnknownTasks
 
 T = TypeVar("T")
 _logger = logging.getLogger("holdfast.worker")
@@ -35,7 +40,7 @@ TRANSIENT = (StoreUnavailable, OutcomeUnknown)
 class StoreCalls:
     """Calls the store concurrently with the handlers; calls `ended` after each call, with the error that broke it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what the calls need, by name
         self,
         machine: Machine,
         store: Callable[[], JobStore],
@@ -46,6 +51,7 @@ class StoreCalls:
         retention: Retention,
         until_idle: bool,
         ended: Callable[[BaseException | None], None],
+        hooks: Callable[[], Hooks],
     ) -> None:
         self._machine = machine
         self._store = store
@@ -56,7 +62,10 @@ class StoreCalls:
         self._until_idle = until_idle
         self._ended = ended
         self._insight = insight
-        self._dead_workers = DeadWorkers(insight)
+        self._hooks = hooks
+        self._failing: str | None = None  # the call that failed last, until one succeeds
+        self._dead_workers = DeadWorkers(insight, hooks)
+        self._unknown_tasks = UnknownTasks(insight)
         self._in_flight: set[asyncio.Task[None]] = set()
         self._last_fence = 0  # the largest fence of a claim whose reply arrived
         self._lost_reply = False  # the reply to a later claim was lost
@@ -66,7 +75,7 @@ class StoreCalls:
     def carry_out(self, decision: Decision) -> None:
         """Start every call of a decision."""
         if decision.claim:
-            self._begin(self._claim(decision.claim))
+            self._begin(self._claim(decision.claim, decision.slots))
         if decision.flush:
             self._begin(self._flush(decision.flush))
         if decision.release_unstarted:
@@ -90,7 +99,7 @@ class StoreCalls:
 
     async def _warn_of_unknown(self, unused: list[str], used: Collection[str]) -> None:
         try:
-            stored = {view.name for view in await self._insight().queues()}
+            stored = {view.name for view in await self._insight().queues(1)}
         except StoreError as error:
             _logger.debug("looking for the queues %s failed: %s", ", ".join(unused), error)
             return
@@ -126,19 +135,27 @@ class StoreCalls:
         answer = await call
         if time.monotonic() - sent_at > self._late:
             self._machine.stalled()
+        if self._failing is not None:
+            self._hooks().store_recover.emit(StoreFailure(self._failing))
+            self._failing = None
         return answer
 
-    async def _claim(self, limit: int) -> None:
+    def _failed(self, what: str, error: HoldfastError) -> None:
+        """Report a call that failed and will be repeated."""
+        self._failing = what
+        self._hooks().store_fail.emit(StoreFailure(what, error))
+
+    async def _claim(self, limit: int, slots: int) -> None:
         try:
             await self.release_unknown_claim()
             sent_at = time.monotonic()
-            claim = await self._timed(self._store().claim(self._request(limit)))
+            claim = await self._timed(self._store().claim(structs.replace(self._request(limit), slots=slots)))
             if claim.jobs:
                 self._last_fence = max(self._last_fence, claim.jobs[0].fence)
                 failpoint("after_claim")
         except TRANSIENT as error:
             self._lost_reply = self._lost_reply or isinstance(error, OutcomeUnknown)
-            _logger.warning("claim failed, retrying: %s", error)
+            self._failed("claim", error)
             self._machine.claim_failed(time.monotonic())
         except BaseException:
             self._machine.claim_failed(time.monotonic())  # this ends the worker, which then waits for no reply
@@ -146,16 +163,20 @@ class StoreCalls:
         else:
             asked = len(claim.jobs) if claim.is_cut else limit
             now = time.monotonic()
-            self._machine.claimed(now, claim.jobs, asked=asked, sent_at=sent_at)
+            waits = float("inf") if claim.wait is None else claim.wait.total_seconds()
+            limited_for = waits if claim.is_limited else None
+            self._machine.claimed(now, claim.jobs, asked=asked, sent_at=sent_at, limited_for=limited_for)
             if self._dead_workers.is_look_due(now, len(claim.jobs)):
-                self._begin(self._look())
+                self._begin(self._look(self._dead_workers))
+            if self._unknown_tasks.is_look_due(now, len(claim.jobs)):
+                self._begin(self._look(self._unknown_tasks))
 
-    async def _look(self) -> None:
-        """Log who holds the jobs for which this worker waits; only the log depends on it, so it is not repeated."""
+    async def _look(self, at: DeadWorkers | UnknownTasks) -> None:
+        """Log why jobs wait: only the log depends on it, so it is not repeated."""
         try:
-            await self._dead_workers.look(self._request(0))
+            await at.look(self._request(0))
         except StoreError as error:
-            _logger.debug("looking for dead workers failed: %s", error)
+            _logger.debug("looking for the reason why jobs wait failed: %s", error)
 
     async def release_unknown_claim(self) -> None:
         """Release the jobs of a claim whose reply was lost.
@@ -179,7 +200,7 @@ class StoreCalls:
             verdicts = await self._timed(self._store().finish(finishes))
             failpoint("after_flush")
         except TRANSIENT as error:
-            _logger.warning("writing %d outcomes failed, retrying: %s", len(finishes), error)
+            self._failed(f"writing {len(finishes)} outcomes", error)
             self._machine.flush_failed(time.monotonic(), finishes)
         except BaseException:
             self._machine.flush_failed(time.monotonic(), finishes)
@@ -191,7 +212,7 @@ class StoreCalls:
         try:
             await self._timed(self._store().release(leases, started=started))
         except TRANSIENT as error:
-            _logger.warning("releasing %d jobs failed: %s", len(leases), error)
+            self._failed(f"releasing {len(leases)} jobs", error)
             self._machine.release_failed(time.monotonic(), leases)
         except BaseException:
             self._machine.release_failed(time.monotonic(), leases)
@@ -218,8 +239,8 @@ class StoreCalls:
             self._dead_workers.rescued(rescued)
             self._machine.rescued(time.monotonic(), len(rescued), asked=limit)
         if rescued is None or len(rescued) < limit:  # after a full batch the next follows at once
-            with contextlib.suppress(StoreError):  # the lines are logged without the ages of heartbeats
-                await self._dead_workers.log_rescues()
+            with contextlib.suppress(StoreError):  # they are reported without the ages of heartbeats
+                await self._dead_workers.report_rescues()
 
     async def _prune(self) -> None:
         limit = self._settings.prune_limit
@@ -241,5 +262,5 @@ class StoreCalls:
         self._machine.emptiness(time.monotonic(), left.ready == 0 if self._until_idle else left.is_empty)
 
     def _upkeep_failed(self, what: str, error: HoldfastError) -> None:
-        _logger.warning("%s failed, retrying: %s", what, error)
+        self._failed(what, error)
         self._machine.upkeep_failed(time.monotonic())

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from holdfast.model.outcome import Cancelled, Completed, Failed, Lost, Retried, Snoozed
+from holdfast.model.totals import Totals
 from holdfast.store.values import Finish, Verdict
-from holdfast.worker.decision import Totals
 
 
 class TotalsCounter:

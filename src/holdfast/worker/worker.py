@@ -12,29 +12,39 @@ import os
 import random
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, HoldfastError
+from holdfast.hooks.observers import Hooks
 from holdfast.jobs.context import Context
 from holdfast.jobs.task import Task
+from holdfast.model.declarations import Declarations
 from holdfast.model.job import LeasedJob
 from holdfast.model.names import check_name
 from holdfast.model.outcome import Outcome
 from holdfast.store.backend import Backend
-from holdfast.store.values import ClaimRequest, Outstanding, Retention, WorkerHeartbeat
+from holdfast.store.values import ClaimRequest, Finish, Outstanding, Retention, WorkerHeartbeat
+from holdfast.worker.attempt_reports import AttemptReports
 from holdfast.worker.attempts import RUNNING, Attempts
+from holdfast.worker.batch_attempts import BatchAttempts
 from holdfast.worker.decision import Exit, Status
+from holdfast.worker.declared_limits import DeclaredLimits, open_with_limits
 from holdfast.worker.execution import custom_plan_for, plan_for
+from holdfast.worker.forming import BatchSize
 from holdfast.worker.identity import incarnation
 from holdfast.worker.job_child.pool import ChildPool
 from holdfast.worker.lease_keeper import HandlerStuck, LeaseKeeper
 from holdfast.worker.machine import Machine
+from holdfast.worker.schedules import firing
 from holdfast.worker.settings import WorkerConfig
 from holdfast.worker.store_calls import TRANSIENT, StoreCalls
 from holdfast.worker.switch_interval import quick_switches
+from holdfast.worker.work_log import log_work
 
 _logger = logging.getLogger("holdfast.worker")
 monotonic = time.monotonic
@@ -77,11 +87,24 @@ class Worker:
         self.queues = None if queues is None else tuple(check_name("queue", queue) for queue in queues)
         self._backend = backend
         self._stuck_grace = stuck_grace
+        self.limits: DeclaredLimits = {}
+        self.supervisor_id: str | None = None
+        """The supervisor that started this process, for the list of workers."""
         self.owns_process = False
         """Whether a stuck handler ends the process; otherwise only `run` raises `WorkerBroken`."""
+        self.declared: Declarations | None = None
+        """The schedules that the code declares; None if this worker leaves all schedules to others."""
+        self.hooks = Hooks()
+        """What observes this worker: those of its app, if an app has made it."""
         self._lease = timedelta(seconds=settings.lease)
-        self._machine = Machine(settings)
+        batches = {task.name: BatchSize(task.batch, task.linger) for task in tasks if task.batch is not None}
+        self._machine = Machine(settings, batches)
         self._is_custom = type(self).process is not Worker.process
+        if self._is_custom and batches:
+            raise ConfigError(
+                f"{type(self).__name__}.process runs one job at a time, and task {next(iter(batches))!r} runs in "
+                "batches: leave it to another worker"
+            )
         self._plans = {
             task.name: custom_plan_for(task, self.process) if self._is_custom else plan_for(task) for task in tasks
         }
@@ -96,6 +119,7 @@ class Worker:
             retention=retention or Retention(),
             until_idle=until_idle,
             ended=self._call_ended,
+            hooks=lambda: self.hooks,
         )
         self._changed: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -140,11 +164,15 @@ class Worker:
 
     async def run(self) -> Exit:
         """Run until stopped, or until empty; raise `WorkerBroken` when it cannot continue."""
-        await self._backend.open()
+        await open_with_limits(self._backend, self.limits)
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         holdings = self._machine.holdings
         registered = asyncio.Event()
+        log_work(self.hooks)
+        if self.hooks.middleware:
+            self._plans = {name: replace(plan, ends_at_once=False) for name, plan in self._plans.items()}
+        reports = AttemptReports(self.hooks, self.worker_id)
         attempts = Attempts(
             self._backend,
             holdings,
@@ -155,6 +183,17 @@ class Worker:
             ),
             ended=self._ended,
             broke=self._break,
+            reports=reports,
+            middleware=self.hooks.middleware,
+            batches=BatchAttempts(
+                self._backend,
+                holdings,
+                reports=reports,
+                middleware=self.hooks.middleware,
+                lease=self._lease,
+                ended=self._batch_ended,
+                broke=self._break,
+            ),
         )
         keeper = LeaseKeeper(
             holdings,
@@ -176,7 +215,8 @@ class Worker:
             await self._first_heartbeat(registered)
             self._calls.warn_of_unknown_queues({plan.task.queue for plan in self._plans.values()})
             with quick_switches():
-                exit_ = await self._turn_until_exit(attempts)
+                async with firing(lambda: self._backend.schedules, self.declared, self._task_names, self._break):
+                    exit_ = await self._turn_until_exit(attempts)
             return exit_
         finally:
             await uncancellable(self._wind_up(attempts, keeper, unlisten, releases=exit_ is None))
@@ -196,6 +236,7 @@ class Worker:
             finally:
                 await asyncio.to_thread(keeper.close)  # it may be waiting for the store
         await self._deregister()
+        await self.hooks.settle()
 
     async def _release_all(self, attempts: Attempts) -> None:
         """Flush the buffered finishes and release the rest, within a timeout; other leases expire."""
@@ -243,12 +284,15 @@ class Worker:
 
     def _begin_jobs(self, attempts: Attempts, now: float) -> bool:
         """Begin jobs while slots are free; return whether to decide again at once."""
+        if self._machine.jobs.forming:
+            while batch := self._machine.take_batch(now):
+                attempts.begin_batch(batch)
         take, ended = self._machine.take, self._machine.ended
-        begin = attempts.begin_logged if attempts.logs_ends else attempts.begin
+        begin = attempts.begin_observed if attempts.reports.wants_all else attempts.begin
         until = now + _SLICE
         any_ended = False
         while (job := take()) is not None:
-            outcome = begin(job)
+            outcome = begin(job, now)
             if outcome is RUNNING:
                 continue
             any_ended = True
@@ -289,6 +333,12 @@ class Worker:
 
     def _ended(self, job: LeasedJob, outcome: Outcome | None) -> None:
         self._machine.ended(time.monotonic(), job, outcome)
+        self._wake()
+
+    def _batch_ended(
+        self, jobs: Sequence[LeasedJob], outcomes: Sequence[Outcome | None], written: Sequence[Finish]
+    ) -> None:
+        self._machine.batch_ended(time.monotonic(), jobs, outcomes, written)
         self._wake()
 
     def _on_notification(self) -> None:
@@ -345,4 +395,6 @@ class Worker:
             concurrency=self.settings.concurrency,
             lease=self._lease,
             running=len(self._machine.holdings),
+            supervisor_id=self.supervisor_id,
+            tasks=self._task_names,
         )

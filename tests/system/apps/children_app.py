@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 from holdfast.app.open import open_backend
+from holdfast.hooks.observers import Hooks
 from holdfast.jobs.context import Context
 from holdfast.jobs.task import make_task
 from holdfast.model.outcome import Cancel, Retry, Snooze
@@ -25,7 +26,9 @@ URL = "CHILDREN_APP_URL"
 
 
 class App:
-    """A store, by the URL in the environment."""
+    """A store, by the URL in the environment, and no middleware."""
+
+    hooks = Hooks()
 
     @cached_property
     def backend(self):

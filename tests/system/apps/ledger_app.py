@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import psycopg
 from tests.system.apps.standing import is_first, stop, stop_inside
 
-from holdfast import App, Context
+from holdfast import App, BatchContext, Call, Context
 
 _INSERT = {
     "sqlite": "insert into effect (job_id, attempt, fence, pid) values (?, ?, ?, ?)",
@@ -73,6 +73,15 @@ async def do_nothing() -> None:
 @app.task(retry=AGAIN)
 async def pay(ctx: Context) -> None:
     await write_effect(ctx)
+
+
+@app.task(retry=AGAIN, batch=4, linger=0.3)
+async def pay_in_batches(ctx: BatchContext, calls: list[Call[int]]) -> None:
+    os.write(1, f"batch of {len(calls)} in {os.getpid()}\n".encode())
+    async with ctx.transaction() as connection:
+        for call in calls:
+            call.result = call.job.used_attempts
+            await connection.execute(statement(), (call.id, call.job.attempt, call.fence, os.getpid()))
 
 
 @app.task(retry=AGAIN)
@@ -196,3 +205,8 @@ async def hang_in_loop(ctx: Context) -> None:
     say("began", ctx)
     while True:
         time.sleep(60)  # noqa: ASYNC251 - that is the fault
+
+
+@app.task(max_attempts=1)
+async def fail() -> None:
+    raise ValueError

@@ -7,6 +7,11 @@ from typing import Final
 from tests.torture.mutants.counting import COUNTING
 from tests.torture.mutants.endings import ENDINGS
 from tests.torture.mutants.fences import FENCES
+from tests.torture.mutants.graphs import GRAPHS
+from tests.torture.mutants.limits import LIMITS
 from tests.torture.mutants.mutant import Mutant
+from tests.torture.mutants.unique import UNIQUE
 
-MUTANTS: Final[dict[str, Mutant]] = {mutant.name: mutant for mutant in (*FENCES, *COUNTING, *ENDINGS)}
+MUTANTS: Final[dict[str, Mutant]] = {
+    mutant.name: mutant for mutant in (*FENCES, *COUNTING, *ENDINGS, *UNIQUE, *GRAPHS, *LIMITS)
+}

@@ -45,12 +45,23 @@ ENDINGS = (
         SQLITE,
         "app.batch() commits the effects without the outcomes of its jobs",
         Code(
-            "holdfast.app.batch:_write",
-            "verdicts = await backend.jobs.finish(finishes)",
-            "verdicts = [Verdict.DONE for _ in finishes]",
+            "holdfast.store.handler_transaction:OpenTransaction.finish",
+            "self._verbs.finish(finishes)",
+            "(lambda: ((yield from ()), [Verdict.DONE] * len(finishes))[1])()",
         ),
         caught_by="I1 I2",
         under=PULLING,
+    ),
+    mutant(
+        "batch_completes_the_last_job_only",
+        SQLITE,
+        "a batch writes all effects, but ends only its last job",
+        Code(
+            "holdfast.jobs.batch_context:BatchEffect.write_end",
+            "transaction.finish(self.written)",
+            "transaction.finish(self.written[-1:])",
+        ),
+        caught_by="I1 I2",
     ),
     mutant(
         "raising_commits",
@@ -179,7 +190,7 @@ ENDINGS = (
         "enqueue_outside_the_callers_transaction",
         POSTGRES,
         "options(using=…) writes through a separate connection, and so commits whatever the caller does",
-        Code("holdfast.app.app:App.enqueue_new", "if using is not None:", "if False:"),
+        Code("holdfast.app.app:App._enqueue_new", "if using is not None:", "if False:"),
         caught_by="I3",
     ),
     mutant(
@@ -196,8 +207,8 @@ ENDINGS = (
         Sql(
             SQLITE,
             "put_cancelled",
-            "values (:seq, :attempt, :lost, :finished_at, :reason)",
-            "select :seq, :attempt, :lost, :finished_at, :reason where 0",
+            "values (:seq, :attempt, :excused, :lost, :finished_at, :reason)",
+            "select :seq, :attempt, :excused, :lost, :finished_at, :reason where 0",
         ),
         caught_by="I1",
     ),

@@ -42,6 +42,8 @@ def load(name: str) -> None:
         raise MissingTarget(f"no mutant is called {name}")
     for patch in mutant.patches if mutant is not None else ():
         patch.apply()
-    from tests.torture.mutants.work import replace_works  # by now the product is what it is to be
+    from tests.torture.mutants.work import FEATURES, replace_works  # by now the product is what it is to be
 
-    replace_works(killers=mutant is None or mutant.under == "killers")
+    replace_works(
+        killers=mutant is None or mutant.under == "killers", features=FEATURES if mutant is None else mutant.caught_by
+    )

@@ -10,18 +10,30 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Collection
+from contextlib import ExitStack
 from typing import Final
 
 import msgspec
 
+from holdfast.jobs.batch_context import BatchContext
+from holdfast.jobs.call import Call
 from holdfast.jobs.context import Context
+from holdfast.model.limits import Limit
 from holdfast.model.outcome import Retry
 from holdfast.torture.events import Takes
 from holdfast.torture.names import QUEUE
 from holdfast.torture.programs import enqueueing
-from holdfast.torture.work import catalogue
+from holdfast.torture.work import catalogue, graph
 from holdfast.torture.work.app import AGAIN, app, lease
-from holdfast.torture.work.attempt import attempt, take_effect, take_effect_blocking
+from holdfast.torture.work.attempt import (
+    attempt,
+    batched_attempt,
+    insert_into,
+    row,
+    take_effect,
+    take_effect_blocking,
+)
 from holdfast.torture.work.base import Order, Work, calls_of
 
 WEIGHTS: Final = {
@@ -29,6 +41,7 @@ WEIGHTS: Final = {
     "plain": 10,
     "transfer": 6,
     "transfer_in_thread": 4,
+    "transfer_in_batches": 6,
     "unlucky": 3,
     "unlucky_in_thread": 2,
     "sleepy": 3,
@@ -39,6 +52,7 @@ WEIGHTS: Final = {
     "sent_back": 1,
     "long": 1,
     "ordered": 4,
+    "unique": 20,
     "in_paused_queue": 4,
     "pauses_its_queue": 1,
     "reset_midway": 1,
@@ -88,6 +102,18 @@ def slow_transfer_in_thread(ctx: Context) -> None:
         take_effect_blocking(ctx)
 
 
+@app.task(queue=QUEUE, retry=AGAIN, batch=5)
+async def slow_transfer_in_batches(ctx: BatchContext, calls: list[Call[int]]) -> None:
+    """Take effect late, for many jobs at once."""
+    with ExitStack() as attempts:
+        for call in calls:
+            attempts.enter_context(batched_attempt(call))
+        await pass_time()
+        async with ctx.transaction() as connection:
+            for call in calls:
+                await connection.execute(insert_into("effect"), row(call.job))
+
+
 @app.task(queue=QUEUE, retry=AGAIN)
 async def telling(ctx: Context) -> None:
     """Report progress again and again, longer than a lease; then take effect."""
@@ -103,8 +129,20 @@ def _favoured(chance: random.Random, count: int) -> Order:
     return Order(task=idle, calls=[{}] * count, options={"priority": chance.choice((0, 0, 10))})
 
 
+def _batched(_: random.Random, count: int) -> Order:
+    return Order(task=slow_transfer_in_batches, calls=[{"argument": 0}] * count)
+
+
 def _delayed(chance: random.Random, count: int) -> Order:
     return Order(task=slow_transfer, calls=[{}] * count, options={"delay": round(chance.uniform(0.5, 2.0), 3)})
+
+
+@app.task(queue=QUEUE, retry=AGAIN, max_attempts=20, limit=Limit(running=2))
+async def slow_limited(ctx: Context) -> None:
+    """Take effect late, two at a time."""
+    with attempt(ctx):
+        await pass_time()
+        await take_effect(ctx)
 
 
 OURS: Final = (
@@ -113,18 +151,27 @@ OURS: Final = (
     Work(name="stumbling", weight=6, takes=Takes.NOTHING, draw=calls_of(stumbling)),
     Work(name="slow_transfer", weight=16, takes=Takes.TRANSACTION, draw=calls_of(slow_transfer)),
     Work(name="slow_transfer_in_thread", weight=3, takes=Takes.TRANSACTION, draw=calls_of(slow_transfer_in_thread)),
+    Work(name="slow_transfer_in_batches", weight=8, takes=Takes.TRANSACTION, draw=_batched),
     Work(name="delayed", weight=4, takes=Takes.TRANSACTION, draw=_delayed),
     Work(name="telling", weight=20, takes=Takes.TRANSACTION, draw=calls_of(telling)),
 )
 
 
-def replace_works(*, killers: bool) -> None:
-    """Let the programs of this run draw these works."""
+FEATURES: Final = {
+    "I28": tuple(msgspec.structs.replace(work, weight=15) for work in graph.WORKS),
+    "I29": (Work(name="slow_limited", weight=12, takes=Takes.TRANSACTION, draw=calls_of(slow_limited)),),
+}
+"""Works for the mutants that break these invariants: others would only wait for them."""
+
+
+def replace_works(*, killers: bool, features: Collection[str]) -> None:
+    """Let the programs of this run draw these works, and those of the features."""
     known = {work.name: work for work in catalogue.WORKS}
     weights = WEIGHTS | KILLERS if killers else WEIGHTS
     taken_over = [
         msgspec.structs.replace(known[name], weight=weight, most=known[name].most if name in KILLERS else None)
         for name, weight in weights.items()
     ]
-    catalogue.WORKS = (*taken_over, *OURS)  # type: ignore[misc]
+    added = [work for code, works in FEATURES.items() if code in features for work in works]
+    catalogue.WORKS = (*taken_over, *OURS, *added)  # type: ignore[misc]
     enqueueing._WEIGHTS = (30, 30, 20, 20)  # more of them in transactions of the caller's

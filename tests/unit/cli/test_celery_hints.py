@@ -23,6 +23,10 @@ import pytest
         (("worker", "run", "-A", "orders"), "`holdfast worker run orders:app`"),
         (("jobs", "list"), "Did you mean 'job'?"),
         (("workers",), "Did you mean 'worker'?"),
+        (("inspect", "active"), "use `holdfast lease list`"),
+        (("purge",), "use `holdfast job cancel --state ready"),
+        (("event", "list"), "The commands are"),
+        (("job", "enqueue", "charge", "7"), "'7' has no name: pass arguments by name"),
     ],
 )
 def test_the_remedy_is_told(shop, words, remedy):
@@ -36,3 +40,9 @@ def test_an_unknown_option_stays_one(shop):
 
 def test_a_password_is_not_repeated(shop):
     assert "s3cret" not in shop.run("--url", "postgresql://joe:s3cret@host/x", "job", "list", code=2).output
+
+
+def test_a_list_of_an_unknown_queue_names_the_closest_one(shop):
+    shop.enqueue("charge", "--arg", "order_id=7", "--queue", "orders")
+    assert "no job was ever enqueued to odrers" in shop.run("job", "list", "--queue", "odrers").stderr
+    assert shop.run("job", "list", "--queue", "orders").stderr == ""

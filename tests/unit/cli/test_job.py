@@ -90,6 +90,27 @@ def test_an_enqueue_repeated_with_its_id_makes_no_second_job_and_says_so(shop):
     assert len(shop.json("job", "list")["jobs"]) == 1
 
 
+def test_a_unique_key_that_is_held_prints_the_job_that_holds_it_and_says_so(shop):
+    job_id = shop.enqueue("charge", "--arg", "order_id=7", "--unique-key", "k", "--unique-for", "1h")
+    call = ("job", "enqueue", "charge", *APP, "--arg", "order_id=8", "--unique-key", "k")
+    again = shop.run(*call)
+    assert (again.stdout.strip(), "holds the unique key: nothing was enqueued" in again.stderr) == (job_id, True)
+    assert "has the new arguments" in shop.run(*call, "--on-conflict", "replace").stderr
+    shown = shop.json("job", "show", job_id, "--show-args")
+    assert (shown["unique_key"], shown["payload"]) == ("k", [[], {"order_id": 8}])
+    assert "unique_key" in shop.run("job", "show", job_id).stdout
+    assert job_id in shop.run(*call, "--on-conflict", "raise", code=1).stderr
+    assert len(shop.json("job", "list")["jobs"]) == 1
+
+
+def test_the_arguments_of_a_call_are_its_unique_key(shop):
+    job_id = shop.enqueue("charge", "--arg", "order_id=7", "--unique")
+    assert shop.run("job", "enqueue", "charge", *APP, "--arg", "order_id=7", "--unique").stdout.strip() == job_id
+    assert shop.enqueue("charge", "--arg", "order_id=8", "--unique") != job_id
+    refused = shop.run("job", "enqueue", "charge", *APP, "--arg", "order_id=7", "--unique-for", "soon", code=2)
+    assert "not a duration" in refused.stderr
+
+
 def test_a_name_that_is_not_allowed_is_a_matter_of_configuration(shop):
     result = shop.run("job", "enqueue", "charge", *APP, "--arg", "order_id=7", "--queue", "a b", code=78)
     assert "queue name" in result.stderr
@@ -348,3 +369,26 @@ def test_more_failed_jobs_than_a_page_holds_are_all_retried_once(shop, monkeypat
 )
 def test_a_retry_that_says_two_things_or_nothing_is_refused(shop, words):
     shop.run("job", "retry", *words, code=2)
+
+
+def test_the_successful_attempt_is_shown_after_those_that_failed(shop):
+    job_id = shop.enqueue()
+    shop.fail()
+    shop.run("job", "retry", job_id)
+    assert "attempt\t1, used 0 of 2" in shop.run("job", "show", job_id).stdout
+    shop.complete()
+    attempts = shop.json("job", "show", job_id)["attempts"]
+    assert [(each["attempt"], each["outcome"]) for each in attempts] == [(1, "failed"), (2, "completed")]
+    shown = shop.run("job", "show", job_id).stdout
+    assert "attempt\t2, used \N{EN DASH} (not kept after completion)" in shown
+    assert re.search(r"^2\tcompleted\t", shown, re.MULTILINE)
+
+
+def test_a_failed_job_shows_how_many_attempts_counted(shop):
+    job_id = shop.enqueue()
+    for _ in range(2):
+        shop.fail()
+        shop.run("job", "retry", job_id)
+    shop.fail()
+    assert "attempt\t3, used 1 of 2" in shop.run("job", "show", job_id).stdout
+    assert shop.json("job", "show", job_id)["used_attempts"] == 1

@@ -105,3 +105,9 @@ def test_optional_columns_go_before_texts_are_cut_short():
         ["id", "name", "one"],
         ["id", "name"],
     ]
+
+
+def test_the_pid_of_a_worker_is_shown_on_a_narrow_terminal_whatever_the_length_of_its_name(full):
+    heading, _, row = full.screen("worker", "list")
+    assert heading.split()[:5] == ["worker", "state", "heartbeat", "running", "pid"]
+    assert row.split()[3:5] == ["1/10", "27073"]

@@ -43,7 +43,7 @@ def test_queues_are_listed_with_their_counts(shop):
     assert 2 / 5 <= queue.pop("enqueued_per_minute") <= 2 / 4
     assert queue == {
         "name": "orders", "state": "open", "ready": 1, "scheduled": 1, "blocked": 0, "running": 0, "failed": 0,
-        "completed": 0, "completed_per_minute": 0, "failed_per_minute": 0,
+        "completed": 0, "completed_per_minute": 0, "failed_per_minute": 0, "limit": None,
     }  # fmt: skip
     assert shop.run("queue", "list").stdout.splitlines()[1].startswith("orders\topen\t1\t1\t0\t0\t0\t0\t")
 
@@ -59,8 +59,8 @@ def test_a_queue_shows_what_was_completed_and_how_fast(shop):
     assert 2 / 5 <= queue["completed_per_minute"] <= 2 / 4
     assert 1 / 5 <= queue["failed_per_minute"] <= 1 / 4
     heading, _, row = shop.screen("queue", "list")
-    assert heading.split() == ["queue", "state", "ready", "running", "failed", "completed", "per", "min"]
-    assert row.split()[:6] == ["orders", "open", "0", "0", "1", "2"]
+    assert heading.split() == ["queue", "state", "ready", "running", "failed", "completed", "last", "5", "min"]
+    assert row.split() == ["orders", "open", "0", "0", "1", "2", "2"]
 
 
 def test_a_queue_is_paused_and_resumed_and_says_if_it_was_so_already(shop):
@@ -75,6 +75,45 @@ def test_a_queue_is_paused_and_resumed_and_says_if_it_was_so_already(shop):
 def test_pausing_a_queue_that_nobody_knows_is_done_with_a_warning(shop):
     shop.enqueue()
     assert "no job was ever enqueued to order" in shop.run("queue", "pause", "order").stderr
+
+
+def test_a_task_is_paused_and_resumed_and_says_if_it_was_so_already(shop):
+    shop.enqueue()
+    assert shop.run("task", "pause", "charge").stdout == "charge paused\n"
+    assert shop.run("task", "pause", "charge").stdout == "charge was already paused\n"
+    (view,) = shop.json("task", "list")["tasks"]
+    assert (view["name"], view["state"], view["ready"]) == ("charge", "paused", 1)
+    assert _checks(shop)[1]["paused tasks"]["remedy"] == "`holdfast task resume charge` resumes it."
+    assert shop.run("task", "resume", "charge").stdout == "charge resumed\n"
+    assert shop.run("task", "resume", "charge").stdout == "charge was not paused\n"
+    assert shop.run("task", "list").stdout.splitlines()[-1].split()[:3] == ["charge", "open", "1"]
+    assert "did you mean charge?" in shop.run("task", "pause", "charg").stderr
+
+
+def test_a_queue_and_a_task_are_limited_and_set_free(shop):
+    shop.enqueue()
+    limited = shop.run("queue", "limit", "orders", "--running", "5", "--rate", "100/m", "--burst", "10")
+    assert limited.stdout == "orders is limited: 5 running, 100/m burst 10\n"
+    assert shop.json("queue", "list")["queues"][0]["limit"] == {"running": 5, "rate": "100/m", "burst": 10}
+    assert shop.run("task", "limit", "charge", "--rate", "1/10s").stdout == "charge is limited: 1/10s\n"
+    assert shop.run("task", "list").stdout.splitlines()[-1].endswith("1/10s")
+    assert shop.run("queue", "limit", "orders", "--none").stdout == "orders has no limit\n"
+    assert shop.json("queue", "list")["queues"][0]["limit"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ([], 2, "Add --running N"),
+        (["--none", "--running", "1"], 2, "leave out"),
+        (["--running", "0"], 78, "pause the queue"),
+        (["--rate", "often"], 78, "100/m"),
+    ],
+)
+def test_a_limit_that_makes_no_sense_is_refused_with_the_remedy(shop, options, code, said):
+    shop.enqueue()
+    refused = shop.run("queue", "limit", "orders", *options, code=code)
+    assert said in refused.stderr
 
 
 # --- leases -----------------------------------------------------------------------------------------------------------
@@ -202,8 +241,8 @@ def test_the_doctor_of_a_new_store_finds_nothing_bad(shop):
     verdict, checks = _checks(shop)
     assert verdict in {"ok", "warn"}
     assert set(checks) == {
-        "store", "version", "durability", "schema", "clock", "ready jobs", "scheduled jobs", "paused queues",
-        "expired leases", "workers", "consumers",
+        "store", "version", "durability", "schema", "clock", "ready jobs", "tasks", "scheduled jobs", "paused queues",
+        "paused tasks", "schedules", "expired leases", "workers", "consumers",
     }  # fmt: skip
     assert all(check["verdict"] == "ok" for name, check in checks.items() if name != "version")
     assert "synchronous=FULL" in checks["durability"]["finding"]

@@ -34,6 +34,8 @@ READING = [
 OWN_STORE = {"torture"}
 FOLLOWING = [(words, command) for words, command in every_command() if words[0] not in OWN_STORE]
 
+MORE = {("queue", "limit"): ("--running", "1"), ("task", "limit"): ("--running", "1")}  # one of several is required
+
 
 def _words(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, tuple) else ""
@@ -222,9 +224,10 @@ def test_every_command_goes_to_the_store_that_the_url_names(tmp_path, monkeypatc
     nowhere, sane = "nowhere://joe:s3cret@host/x", f"sqlite:///{tmp_path}/sane.db"
     monkeypatch.setenv("HOLDFAST_URL", sane if is_given else nowhere)
     arguments = [str(given.name) for given in command.params if isinstance(given, click.Argument)]
-    needed = [f"{name[:-1]}-1" for name in arguments if name != "app_argument"]
+    needed = [f"{name[:-1]}-1" for name in arguments if name not in {"app_argument", "positional"}]
     needed = ["01" if name == "id-1" else name for name in needed]
-    app = APP if words in {("worker", "run"), ("job", "enqueue")} else ()
+    app = APP if words in {("worker", "run"), ("job", "enqueue"), ("schedule", "add")} else ()
+    more = MORE.get(words, ())
     url = ("--url", nowhere) if is_given else ()
     required = [
         text
@@ -233,7 +236,7 @@ def test_every_command_goes_to_the_store_that_the_url_names(tmp_path, monkeypatc
         for text in (option.opts[0], "end")
     ]
 
-    result = CliRunner().invoke(cli, [*words, *needed, *required, *app, *url])
+    result = CliRunner().invoke(cli, [*words, *needed, *required, *more, *app, *url])
 
     assert result.exit_code == 78, result.output
     assert "nowhere:" in result.stderr

@@ -9,6 +9,7 @@ from collections import Counter
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
@@ -16,9 +17,9 @@ from tests.unit.cli.conftest import HOSTILE, SHOWN, Shop, park
 
 from holdfast import App
 from holdfast.backends.sqlite import execute
-from holdfast.cli.rates import RateMeter
+from holdfast.cli.rates import QueueRate, RateMeter
 from holdfast.cli.top import look
-from holdfast.cli.top_view import failure_groups, render
+from holdfast.cli.top_view import TopSnapshot, failure_groups, render
 from holdfast.store.values import Count, WorkerHeartbeat
 
 
@@ -39,6 +40,13 @@ def _look(shop: Shop):
             return await look(app)
 
     return asyncio.run(whole())
+
+
+def _shown(snapshot: TopSnapshot) -> list[str]:
+    out = Console(width=80, height=24, file=io.StringIO())
+    with out.capture() as captured:
+        out.print(render(snapshot, 80, 24))
+    return captured.get().splitlines()
 
 
 def _lines(shop: Shop, width: int, height: int) -> list[str]:
@@ -69,6 +77,32 @@ def test_a_frame_shows_queues_workers_failures_and_consumers(streams):
     shown = "\n".join(streams.screen("top", "--once"))
     for words in ("1 ready", "2 failed", "orders", "alive", "dead", "no funds", "billing", "node-a"):
         assert words in shown
+
+
+def test_a_single_frame_shows_numbers_and_live_ones_rates_only_once_they_are_measured(shop):
+    for _ in range(3):
+        shop.enqueue()
+    shop.complete()
+    heading, row = shop.screen("top", "--once")[3:5]
+    assert heading.split()[5:11] == ["in", "5", "min", "done", "5", "min"]
+    assert row.split()[5:7] == ["3", "1"]
+    seen = msgspec.structs.replace(_look(shop), is_live=True)
+    heading, row = _shown(seen)[3:5]
+    assert heading.split()[5:7] == ["in/min", "done/min"] or heading.split()[5] == "oldest"
+    assert "3" not in row.split()[5:7]
+    measured = {"orders": QueueRate(enqueued=600.0, completed=12.34)}
+    heading, row = _shown(msgspec.structs.replace(seen, measured=measured))[3:5]
+    assert heading.split()[5:7] == ["in/min", "done/min"]
+    assert row.split()[5:7] == ["600", "12"]
+
+
+def test_counting_stops_where_it_would_take_long(shop, monkeypatch):
+    monkeypatch.setattr("holdfast.cli.top.MOST_COUNTED", 2)
+    for _ in range(3):
+        shop.enqueue()
+    assert shop.screen("top", "--once")[1].startswith("2+ ready")
+    (queue,) = shop.json("top")["queues"]
+    assert (queue["ready"], queue["at_least"]) == (2, ["ready"])
 
 
 def test_a_pipe_gets_one_frame(shop):
@@ -157,4 +191,4 @@ def test_a_frame_costs_the_same_few_statements_however_much_there_is(streams, mo
     _look(streams)
     assert dict(asked) == few
     assert set(few) >= {"queues", "counts", "workers", "list_failed", "list_consumers"}
-    assert sum(few.values()) <= 8
+    assert sum(few.values()) <= 9

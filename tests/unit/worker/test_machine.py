@@ -8,8 +8,9 @@ from tests.unit.worker.driver import finish_of, leased
 from tests.unit.worker.machines import DONE, LOST, begin, machine, with_jobs
 
 from holdfast.model.outcome import Cancelled, Completed, Failure, Retried
+from holdfast.model.totals import Totals
 from holdfast.store.values import Promotion
-from holdfast.worker.decision import Exit, Totals, Why, WorkerPhase
+from holdfast.worker.decision import Exit, Why, WorkerPhase
 from holdfast.worker.machine import Machine
 
 

@@ -33,10 +33,12 @@ from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.using.callers import PostgresCallers
 from holdfast.backends.postgres.verbs.fetch import fetch
 from holdfast.backends.sql.fenced_verbs import fenced_verbs
+from holdfast.backends.sql.schedule_rows import SqlScheduleRows
 from holdfast.backends.sql.streams.consumer_store import SqlConsumers
 from holdfast.store.backend_over_parts import BackendOverParts, StoreParts, StreamParts
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.jobs_over_rows import InsightOverRows, QueuesOverRows
+from holdfast.store.schedules_over_rows import SchedulesOverRows
 from holdfast.store.steps import Place, Runner
 
 _LAST_WAIT = 2.0  # seconds for threads whose server does not answer; they are daemons, and end by themselves later
@@ -62,6 +64,12 @@ class PostgresParts(StoreParts):
         self._lanes = Lanes(self.runner)
         self.jobs = self.jobs_over(self.runner, self._notifier.notify_ends)
         self.queues = QueuesOverRows(self.runner, self.rows)
+        self.schedules = SchedulesOverRows(
+            self.runner,
+            SqlScheduleRows(),
+            self.jobs.inserter,
+            lambda: self.runner.after_commit(self.notifier.notify),
+        )
         self.insight = InsightOverRows(self.runner, self.rows, partial(facts, location.schema))
         self.schema = PostgresSchema(self.runner, location)
         events_over = partial(PostgresEvents, categories=Categories(self.runner))

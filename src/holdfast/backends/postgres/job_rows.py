@@ -12,6 +12,7 @@ from holdfast.backends.sql.text import clean
 from holdfast.model.job import JobState
 from holdfast.store.job_rows import Change, CompletedRows
 from holdfast.store.steps import Place, Steps, became_ready
+from holdfast.store.unique_keys import UniqueClaim
 from holdfast.store.values import Finish
 
 _FOLD = 20_000
@@ -21,7 +22,7 @@ class PostgresJobRows(SqlJobRows):
     """`JobRows` on PostgreSQL."""
 
     def complete(self, finishes: Sequence[Finish]) -> Steps[CompletedRows]:  # noqa: D102 - the port states the contracts
-        return (yield from complete_all(finishes, keyed=True))
+        return (yield from complete_all(finishes, followed=True))
 
     def promote(self, limit: int) -> Steps[int]:  # noqa: D102
         places: list[Place] = yield from rows("promote", limit=limit)
@@ -31,6 +32,18 @@ class PostgresJobRows(SqlJobRows):
     def bring_up(self, key_ids: Sequence[int]) -> Steps[Sequence[Place]]:
         """Do in one statement what the shared code does in five: this runs whenever the head of an order key ends."""
         return (yield from rows("bring_up", key_ids=Numbers(key_ids)))
+
+    def add_keys(self, claims: Sequence[UniqueClaim], *, again: bool) -> Steps[int]:  # noqa: D102
+        added = yield from rows(
+            "take_unique_keys",
+            task=[claim.task for claim in claims],
+            unique_key=[claim.unique_key for claim in claims],
+            id=[claim.id for claim in claims],
+            unique_scope=[str(claim.unique_scope) for claim in claims],
+            period=[claim.period for claim in claims],
+            again=again,
+        )
+        return len(added)
 
     def text(self, text: str) -> str:  # noqa: D102
         return clean(text)
@@ -46,6 +59,14 @@ class PostgresJobRows(SqlJobRows):
     def detach(self, state: JobState, seqs: Numbers) -> Steps[None]:  # noqa: D102
         if state is JobState.COMPLETED:
             yield from run("detach_completed", seqs=seqs)
+
+    def _lock_ended(self, state: JobState, seqs: Numbers, keep: int) -> Steps[tuple[Numbers, Numbers]]:
+        """Ask once more which jobs are needed: while this waited for a row, a child may have been linked to it."""
+        locked, children = yield from super()._lock_ended(state, seqs, keep)
+        if not locked:
+            return locked, children
+        needed = {seq for (seq,) in (yield from rows("needed_parents", seqs=locked))}
+        return Numbers(seq for seq in locked if seq not in needed), children
 
     def prune_records(self, *, counts: timedelta | None, workers: timedelta) -> Steps[None]:  # noqa: D102
         yield from run("fold_counts", limit=_FOLD)

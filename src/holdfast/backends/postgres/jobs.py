@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 
 import psycopg
 
@@ -16,12 +18,15 @@ from holdfast.backends.postgres.verbs import claim as claiming
 from holdfast.backends.postgres.verbs import enqueue as enqueuing
 from holdfast.backends.postgres.verbs.finish import complete_all
 from holdfast.backends.sql.steps import rows
+from holdfast.model.conditions import Conditions
 from holdfast.model.job import NewJob
 from holdfast.store.job_rows import JobRows
 from holdfast.store.jobs_over_rows import JobsOverRows
 from holdfast.store.steps import Runner, Steps
-from holdfast.store.values import Claim, ClaimRequest, Finish, Verdict
-from holdfast.store.verbs.finish import only_completes, verdicts
+from holdfast.store.values import Claim, ClaimRequest, Enqueued, Finish, Verdict
+from holdfast.store.verbs.enqueue import Insert, enqueue
+from holdfast.store.verbs.finish import only_completes
+from holdfast.store.verbs.unique import unique_of
 
 COPY_FROM = 300  # jobs: from this number on, COPY is worth its additional round trips
 
@@ -44,12 +49,12 @@ class PostgresJobs(JobsOverRows):
         self._floors = floors
         self._blockers = blockers
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts
+    async def enqueue_plain(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts
         if not jobs:
             return []
         lanes = await self._lanes.of(jobs)
         if any(job.order_key is not None for job in jobs):
-            return await self._runner.write(lambda: enqueuing.insert_ordered(jobs, lanes))
+            return await self._runner.write(partial(enqueuing.insert_any, jobs, lanes))
         if len(jobs) >= COPY_FROM and runs_alone(self._runner):
             try:
                 return await self._runner.write(lambda: enqueuing.copy(jobs, lanes))
@@ -58,32 +63,53 @@ class PostgresJobs(JobsOverRows):
         run = self._runner.once if len(jobs) <= enqueuing.CHUNK else self._runner.write
         return await run(lambda: enqueuing.insert(jobs, lanes))
 
+    async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
+        """Copy many unique jobs in, too; if one of their ids exists already, insert them by statement."""
+        if len(jobs) >= COPY_FROM and runs_alone(self._runner) and all(_can_be_copied(job) for job in jobs):
+            lanes = await self._lanes.of(jobs)
+
+            def insert(some: Sequence[NewJob]) -> Steps[list[bool]]:
+                return enqueuing.copy(some, lanes)
+
+            with suppress(psycopg.errors.UniqueViolation):
+                return await self._runner.write(lambda: enqueue(self._rows, jobs, insert))
+        return await super().enqueue(jobs)
+
+    async def inserter(self, jobs: Sequence[NewJob]) -> Insert:  # noqa: D102
+        return partial(enqueuing.insert_any, lanes=await self._lanes.of(jobs))
+
     async def claim(self, request: ClaimRequest) -> Claim:  # noqa: D102
         if request.limit < 1 or not request.tasks:
             return Claim([])
         taken, scanned = await self._claim(request)
+        if taken is None:
+            return await self._runner.write(lambda: claiming.claim_limited(request))
         if not taken.jobs and not scanned and self._floors.came_short(found_none=True):
             taken, scanned = await self._claim(request)
+            if taken is None:
+                return await self._runner.write(lambda: claiming.claim_limited(request))
         elif len(taken.jobs) < request.limit and not taken.is_cut:
             self._floors.came_short(found_none=False)
         return taken
 
-    async def _claim(self, request: ClaimRequest) -> tuple[Claim, bool]:
+    async def _claim(self, request: ClaimRequest) -> tuple[Claim | None, bool]:
+        """Claim in one statement; None if that is not possible because a limit has room."""
         floors, mark = self._floors.starts()
         began = time.monotonic()
         taken = await self._runner.once(lambda: claiming.claim(request, floors))
         self._floors.claimed(mark, taken.last, took=time.monotonic() - began, scanned=not floors)
-        return taken.claim, not floors
+        return None if taken.is_barred else taken.claim, not floors
 
     async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
-        """Complete a batch without heads of order keys in one statement; other batches use the shared code."""
+        """Complete a batch without followed jobs in one statement; other batches use the shared code.
+
+        So do batches with a refused lease: its job may be followed only since the statement began.
+        """
         if finishes and only_completes(finishes):
-            refused, heads = await self._runner.once(lambda: complete_all(finishes, keyed=False))
+            refused, heads = await self._runner.once(lambda: complete_all(finishes, followed=False))
             self._ended()
-            if not heads:
-                if not refused:
-                    return [Verdict.DONE] * len(finishes)
-                return await self._runner.look(lambda: verdicts(self._rows, finishes, refused))
+            if not heads and not refused:
+                return [Verdict.DONE] * len(finishes)
         return await super().finish(finishes)
 
     async def prepare_rescue(self, unbroken: timedelta | None) -> bool:
@@ -93,6 +119,11 @@ class PostgresJobs(JobsOverRows):
             return False
         await self._blockers.end_for_leases(unbroken)
         return True
+
+
+def _can_be_copied(job: NewJob) -> bool:
+    """Whether a job has a unique key and nothing else that the COPY does not know."""
+    return job.order_key is None and job.conditions is not None and job.conditions == Conditions(unique_of(job))
 
 
 def facts(schema: str) -> Steps[dict[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from holdfast.model.job import JobState
 
 COUNTERS = ("attempt", "excused", "interrupted", "lost")
-_ENDED = ("seq", "attempt", "lost", "finished_at", "reason")
+_ENDED = ("seq", "attempt", "excused", "lost", "finished_at", "reason")
 
 LEAVE: Mapping[JobState, Sequence[str]] = {
     JobState.RUNNING: ("seq",),
@@ -17,9 +17,10 @@ LEAVE: Mapping[JobState, Sequence[str]] = {
     JobState.FAILED: ("seq",),
     JobState.CANCELLED: ("seq",),
 }
+WAITING = ("seq", *COUNTERS, "followed")
 PUT: Mapping[JobState, Sequence[str]] = {
-    JobState.READY: ("lane_id", "turn", "seq", *COUNTERS, "keyed"),
-    JobState.SCHEDULED: ("run_at", "seq", "retrying", *COUNTERS, "keyed"),
+    JobState.READY: ("lane_id", "turn", "seq", *COUNTERS, "followed"),
+    JobState.SCHEDULED: ("run_at", "seq", "retrying", *COUNTERS, "followed"),
     JobState.FAILED: _ENDED,
     JobState.CANCELLED: _ENDED,
 }

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple, cast
 
+from holdfast.backends.sql import unique_keys
 from holdfast.backends.sql.job_columns import COUNTERS
 from holdfast.backends.sql.job_writes import write_changes
 from holdfast.backends.sql.order_keys import bring_up, settle
+from holdfast.backends.sql.parents import add_links, record_changes
 from holdfast.backends.sql.steps import Ask, Numbers, each, records, rows, run, together
 from holdfast.errors import StoreUnavailable
 from holdfast.model.instants import span_micros
@@ -29,14 +31,18 @@ from holdfast.store.job_rows import (
     JobRow,
     Key,
     Locked,
+    NewLink,
     OfWorker,
     Record,
     Selection,
+    Waiting,
+    WaitingChildren,
 )
 from holdfast.store.steps import Place, Steps, became_ready
+from holdfast.store.unique_keys import Replacement, TakenKeys, UniqueClaim, UniqueJob, UniqueKey
 from holdfast.store.values import Finish
 
-_DUE: Sequence[str] = ("run_at", "seq", "lane_id", "turn", *COUNTERS, "keyed")  # the columns of `due_jobs`
+_DUE: Sequence[str] = ("run_at", "seq", "lane_id", "turn", *COUNTERS, "followed")  # the columns of `due_jobs`
 _ANY_AGE = -(10**15)  # microseconds: also jobs that ended before a step back of the clock
 _LOOKS = 50  # attempts to lock a job that moves to another table between the search and the lock
 
@@ -79,17 +85,22 @@ class SqlJobRows(ABC):
                 found = yield from records(JobRow, "lock_leases", seqs=seqs, fences=fences)
                 wanted = set(ordered)
                 # Once each: a job may be asked for under several fences, of which one is held.
-                held = {row.seq: row for row in found if (row.seq, row.fence) in wanted}
-                return _locked(list(held.values()))
+                found = list({row.seq: row for row in found if (row.seq, row.fence) in wanted}.values())
             case OfWorker(worker_id, limit):
-                return _locked((yield from records(JobRow, "lock_of_worker", worker_id=worker_id, limit=limit)))
+                found = yield from records(JobRow, "lock_of_worker", worker_id=worker_id, limit=limit)
             case Expired(access, limit):
-                longest = longest_covered(access)
-                return _locked((yield from records(JobRow, "lock_expired", longest=longest, limit=limit)))
+                found = yield from records(JobRow, "lock_expired", longest=longest_covered(access), limit=limit)
+            case WaitingChildren(seqs):
+                found = yield from records(JobRow, "lock_children", seqs=Numbers(seqs))
             case ById(job_id):
-                return _locked((yield from self._lock_job(job_id)))
+                found = yield from self._lock_job(job_id)
             case ByIds(job_ids):
-                return _locked((yield from self._lock_jobs(job_ids)))
+                found = yield from self._lock_jobs(job_ids)
+            case Waiting(job_ids):
+                known = [job_id for (job_id,) in (yield from rows("ids_by_seq", ids=list(job_ids)))]
+                answers = yield from together(*(Ask("lock_waiting", {"id": job_id}, JobRow) for job_id in known))
+                found = [row for (row,) in answers if row.state]
+        return _locked(found)
 
     def _lock_job(self, job_id: str) -> Steps[list[JobRow]]:
         for _ in range(_LOOKS):
@@ -110,14 +121,48 @@ class SqlJobRows(ABC):
     def write(self, now: int, changes: Sequence[Change], heads: Sequence[int] = ()) -> Steps[list[Change]]:  # noqa: D102
         ready = yield from write_changes(now, changes, self.text)
         ended = [change.old.seq for change in changes if change.settles]
+        changed = {change.old.seq for change in changes if change.concerns_children}
         if ended or heads:
-            ready += yield from settle([*ended, *heads], self.bring_up)
+            places, parents = yield from settle([*ended, *heads], self.bring_up)
+            ready += places
+            # The head of an order key is followed in any case; only this tells whether it has children.
+            changed = {seq for seq in changed if seq not in ended or seq in parents} | (parents & set(heads))
+        if changed:
+            yield from record_changes(sorted(changed))
         workers = sorted({str(change.old.worker_id) for change in changes if change.clears_isolation})
         if workers:
             yield from run("clear_isolation", worker_ids=workers)
         if ready:
             yield from became_ready(ready)
         return []
+
+    def take_keys(self, claims: Sequence[UniqueClaim], *, again: bool = False) -> Steps[TakenKeys]:  # noqa: D102
+        return (yield from unique_keys.take_keys(claims, lambda wanted: self.add_keys(wanted, again=again)))
+
+    @abstractmethod
+    def add_keys(self, claims: Sequence[UniqueClaim], *, again: bool) -> Steps[int]:
+        """Add the keys that are missing, in this order, and record their jobs; return how many.
+
+        Leaves out claims of jobs that exist, unless `again`. Waits for a transaction that has added one of the keys.
+        """
+
+    def hold_keys(self, keys: Sequence[UniqueKey]) -> Steps[None]:  # noqa: D102
+        yield from unique_keys.hold_keys(keys)
+
+    def drop_keys(self, keys: Sequence[UniqueKey]) -> Steps[None]:  # noqa: D102
+        yield from unique_keys.drop_keys(keys)
+
+    def add_unique_jobs(self, jobs: Sequence[UniqueJob]) -> Steps[None]:  # noqa: D102
+        yield from unique_keys.add_unique_jobs(jobs)
+
+    def replace(self, now: int, replacements: Sequence[Replacement]) -> Steps[list[Replacement]]:  # noqa: D102
+        yield from unique_keys.set_arguments(replacements)
+        moved = [Change(old, new) for old, new, _ in replacements if old.state is not JobState.BLOCKED]
+        yield from self.write(now, moved)
+        return []
+
+    def prune_keys(self, limit: int) -> Steps[None]:  # noqa: D102
+        yield from unique_keys.prune_keys(limit)
 
     def ended(self, leases: Sequence[Lease]) -> Steps[dict[Key, str]]:  # noqa: D102
         seqs, fences = Numbers(lease.seq for lease in leases), Numbers(lease.fence for lease in leases)
@@ -138,9 +183,12 @@ class SqlJobRows(ABC):
     def act(self, action: str, **parameters: object) -> Steps[bool]:  # noqa: D102
         kept = {name: self.text(value) if isinstance(value, str) else value for name, value in parameters.items()}
         changed = yield from run(action, **kept)
-        if action == "resume":
+        if action in {"resume", "resume_task"}:
             yield from became_ready()
         return changed
+
+    def link(self, links: Sequence[NewLink], inserted: Sequence[str], decide: Sequence[str]) -> Steps[None]:  # noqa: D102
+        yield from add_links(links, inserted, decide)
 
     def prune(self, state: JobState, keep: timedelta, limit: int) -> Steps[int]:  # noqa: D102
         span = span_micros(keep)
@@ -148,17 +196,19 @@ class SqlJobRows(ABC):
         if not old:
             return 0
         # Between the two statements another process may have pruned some jobs, or an operator may have retried one.
-        locked = yield from self._lock_ended(state, old, span)
-        yield from _delete(state, locked)
+        locked, children = yield from self._lock_ended(state, old, span)
+        if len(locked) < len(old):
+            yield from self.detach(state, locked)
+        yield from _delete(state, locked, children)
         return len(locked)
 
     def delete(self, ended: Sequence[JobRow]) -> Steps[list[JobRow]]:  # noqa: D102
         deleted: set[int] = set()
         for state in sorted({job.state for job in ended}):
             seqs = Numbers(sorted(job.seq for job in ended if job.state is state))
-            locked = yield from self._lock_ended(state, seqs, _ANY_AGE)
+            locked, children = yield from self._lock_ended(state, seqs, _ANY_AGE)
             yield from self.detach(state, locked)
-            yield from _delete(state, locked)
+            yield from _delete(state, locked, children)
             deleted.update(locked)
         return [job for job in ended if job.seq not in deleted]
 
@@ -166,8 +216,10 @@ class SqlJobRows(ABC):
         """Prepare jobs for a deletion in an order other than that of `prune`."""
         yield from ()
 
-    def _lock_ended(self, state: JobState, seqs: Numbers, keep: int) -> Steps[Numbers]:
-        return Numbers(seq for (seq,) in (yield from rows(f"lock_{state}", seqs=seqs, keep=keep)))
+    def _lock_ended(self, state: JobState, seqs: Numbers, keep: int) -> Steps[tuple[Numbers, Numbers]]:
+        """Lock ended jobs that no unfinished child needs; return their seqs, and those of them that have parents."""
+        found = yield from rows(f"lock_{state}", seqs=seqs, keep=keep)
+        return Numbers(seq for seq, _ in found), Numbers(seq for seq, is_child in found if is_child)
 
     def prune_records(self, *, counts: timedelta | None, workers: timedelta) -> Steps[None]:  # noqa: D102
         if counts is not None:
@@ -175,8 +227,11 @@ class SqlJobRows(ABC):
         yield from run("prune_workers", keep=span_micros(workers))
 
 
-def _delete(state: JobState, seqs: Numbers) -> Steps[None]:
+def _delete(state: JobState, seqs: Numbers, children: Numbers) -> Steps[None]:
     """Delete locked jobs with all that belongs to them."""
+    if children:
+        yield Ask("prune_links", {"seqs": children})
+    yield from unique_keys.drop_unique_jobs(seqs)
     for statement in (f"prune_{state}", "prune_attempts", "prune_jobs"):
         yield Ask(statement, {"seqs": seqs})
 
@@ -190,7 +245,7 @@ def _locked(found: Sequence[JobRow]) -> Locked:
 def _typed(row: JobRow) -> JobRow:
     return row._replace(
         state=JobState(row.state),
-        keyed=bool(row.keyed),
+        followed=bool(row.followed),
         retrying=bool(row.retrying),
         isolated=bool(row.isolated),
         cancel_asked=bool(row.cancel_asked),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from holdfast.backends.sql.job_columns import LEAVE, PUT, columns_of
+from holdfast.backends.sql.job_columns import LEAVE, PUT, WAITING, columns_of
 from holdfast.backends.sql.order_keys import put_blocked
 from holdfast.backends.sql.steps import each
 from holdfast.model.job import JobState
@@ -26,25 +26,44 @@ def write_changes(now: int, changes: Sequence[Change], text: Text) -> Steps[list
     """Write changes of locked rows; return the places of the jobs that are now ready."""
     left: defaultdict[str, list[Row]] = defaultdict(list)
     put: defaultdict[str, list[Row]] = defaultdict(list)
-    for old, new, *_ in changes:
+    for change in changes:
+        old, new, *_ = change
+        if change.only_follows:
+            put[f"follow_{old.state}"].append(columns_of(old, LEAVE[old.state]))
+            continue
         if new.state is JobState.RUNNING:
             put["ask_to_cancel"].append({"seq": new.seq, "reason": text(new.cancel_reason or "")})
             continue
         left[f"leave_{old.state}"].append(columns_of(old, LEAVE[old.state]))
-        if new.state in ENDED:
-            put[f"put_{new.state}"].append({**columns_of(new, PUT[new.state]), "reason": text(new.reason or "")})
-        elif new.state is not JobState.BLOCKED:
-            put[f"put_{new.state}"].append(columns_of(new, PUT[new.state]))
-        if new.turn != old.turn:
-            put["set_turns"].append({"seq": new.seq, "turn": new.turn})
+        for statement, row in _entered(change, text):
+            put[statement].append(row)
     for statement, rows in (*left.items(), *put.items()):
         yield from each(statement, rows)
     yield from _record_attempts(changes, text)
     yield from _count_events(now, changes)
-    for change in changes:
-        if change.new.state is JobState.BLOCKED:
-            yield from put_blocked(change.new)
-    return [(new.lane_id, new.turn, new.seq) for _, new, *_ in changes if new.state is JobState.READY]
+    blocked = [change for change in changes if change.new.state is JobState.BLOCKED]
+    joining = [change.new for change in blocked if not change.waits and not change.only_follows]
+    for new in sorted(joining, key=lambda new: (new.queue, new.order_key or "")):  # the order in which keys are locked
+        yield from put_blocked(new)
+    ready = [change.new for change in changes if change.new.state is JobState.READY and not change.only_follows]
+    return [(new.lane_id, new.turn, new.seq) for new in ready]
+
+
+def _entered(change: Change, text: Text) -> Iterator[tuple[str, Row]]:
+    """Yield the statements by which a job that has left the table of its old state enters that of its new one."""
+    old, new, *_ = change
+    if new.state in ENDED:
+        yield f"put_{new.state}", {**columns_of(new, PUT[new.state]), "reason": text(new.reason or "")}
+    elif change.waits:
+        yield "put_waiting", columns_of(new, WAITING)
+    elif new.state is not JobState.BLOCKED:
+        yield f"put_{new.state}", columns_of(new, PUT[new.state])
+    if new.turn != old.turn:
+        yield "set_turns", {"seq": new.seq, "turn": new.turn}
+    if change.broken_by is not None:
+        yield "mark_broken", {"child_seq": new.seq, "parent_seq": change.broken_by}
+    if change.is_mended:
+        yield "clear_broken", {"child_seq": new.seq}
 
 
 def _record_attempts(changes: Sequence[Change], text: Text) -> Steps[None]:

@@ -22,11 +22,15 @@ NO_HEAD = 0
 
 
 class LockedKey(NamedTuple):
-    """A locked order key (`lock_order_keys`), and the seq of the job for which it was locked."""
+    """A locked order key (`lock_order_keys`), and the seq of the job for which it was locked.
 
-    key_id: int
+    `key_id` is None if the job has no key, or its key is gone. `is_parent`: the job has children.
+    """
+
+    key_id: int | None
     head_seq: int
     seq: int
+    is_parent: bool
 
 
 class FirstBlocked(NamedTuple):
@@ -42,7 +46,7 @@ class FirstBlocked(NamedTuple):
     interrupted: int
     lost: int
     now: int
-    keyed: bool
+    followed: bool
     retrying: bool
 
     @property
@@ -54,16 +58,23 @@ class FirstBlocked(NamedTuple):
 def put_blocked(row: JobRow) -> Steps[None]:
     """Put an ended job at the end of its order key; the caller runs `settle` afterwards."""
     yield from run("add_order_key", queue=row.queue, order_key=row.order_key)
-    ((key_id, _, _),) = yield from records(LockedKey, "lock_order_keys", seqs=Numbers([row.seq]))
+    ((key_id, *_),) = yield from records(LockedKey, "lock_order_keys", seqs=Numbers([row.seq]))
     yield from run("next_place")
-    yield from run("put_blocked", key_id=key_id, **columns_of(row, ("seq", *COUNTERS)))
+    yield from run("put_blocked", key_id=key_id, **columns_of(row, ("seq", *COUNTERS, "followed")))
 
 
-def settle(seqs: Sequence[int], bring_up: Callable[[Sequence[int]], Steps[Sequence[Place]]]) -> Steps[Sequence[Place]]:
-    """Choose new heads for the order keys of these jobs, which were the heads or joined a key without a head."""
+def settle(
+    seqs: Sequence[int], bring_up: Callable[[Sequence[int]], Steps[Sequence[Place]]]
+) -> Steps[tuple[Sequence[Place], set[int]]]:
+    """Choose new heads for the order keys of these jobs, which were the heads or joined a key without a head.
+
+    Returns the places of new heads that are ready, and those of the seqs that have children: a transaction that has
+    linked a child has marked its parent first, so it is seen by this statement, which follows the end of the parent.
+    """
     keys = yield from records(LockedKey, "lock_order_keys", seqs=Numbers(seqs))
-    vacant = [key.key_id for key in keys if key.head_seq in {NO_HEAD, key.seq}]
-    return (yield from bring_up(vacant)) if vacant else []
+    vacant = {key.key_id for key in keys if key.key_id is not None and key.head_seq in {NO_HEAD, key.seq}}
+    parents = {key.seq for key in keys if key.is_parent}
+    return (yield from bring_up(sorted(vacant))) if vacant else [], parents
 
 
 def bring_up(key_ids: Sequence[int]) -> Steps[Sequence[Place]]:

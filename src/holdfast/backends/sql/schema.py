@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from holdfast.backends.sql.steps import run, value
 from holdfast.errors import OutcomeUnknown, SchemaMismatch, StoreError, StoreUnavailable
 from holdfast.store.schema_version import require_version
 from holdfast.store.steps import Runner, Steps
+
+
+class Upgrade(NamedTuple):
+    """The versions of the tables before and after; 0: there were none."""
+
+    before: int
+    after: int
 
 
 class SqlSchema(ABC):
@@ -32,11 +40,17 @@ class SqlSchema(ABC):
         """Run the statements of a migration."""
 
     @abstractmethod
+    def report_new(self) -> None:
+        """Log that `open` has installed the tables."""
+
+    @abstractmethod
     def script(self) -> str: ...  # noqa: D102 - the port states the contracts
 
-    async def install(self) -> int:
+    async def install(self, *, only_existing: bool = False) -> int:
         """Upgrade the tables to this version; idempotent, and safe when several processes call it at once."""
-        return self.require(await self._runner.write(self._upgrade))
+        if only_existing and not await self._runner.read(self.version):
+            self.require(0)
+        return self.require((await self._runner.write(self._upgrade)).after)
 
     async def check(self) -> None:
         """Raise `SchemaMismatch` unless the tables are those of this version."""
@@ -47,7 +61,7 @@ class SqlSchema(ABC):
         version = await self._runner.read(self.version)
         if version == 0 and install and self._installs:
             try:
-                version = await self._runner.write(lambda: self._upgrade(only_first=True))
+                found = await self._runner.write(lambda: self._upgrade(only_first=True))
             except StoreError as error:
                 if self.role is None or isinstance(error, StoreUnavailable):
                     raise
@@ -55,6 +69,9 @@ class SqlSchema(ABC):
                     raise StoreUnavailable(str(error)) from error
                 message = f"{self._where} are missing and could not be installed ({error}): run "
                 raise SchemaMismatch(message + f"`holdfast schema install` as {self.role}") from error
+            version = found.after
+            if not found.before:
+                self.report_new()
         self.require(version)
 
     def version(self) -> Steps[int]:
@@ -63,16 +80,16 @@ class SqlSchema(ABC):
             return 0
         return int((yield from value("schema_version")) or 0)
 
-    def _upgrade(self, *, only_first: bool = False) -> Steps[int]:
+    def _upgrade(self, *, only_first: bool = False) -> Steps[Upgrade]:
         yield from self.lock()
         version = yield from self.version()
         if only_first and version:
-            return version
+            return Upgrade(version, version)
         for number, text in self._migrations.items():
             if number > version:
                 yield from self.apply(text)
                 yield from run("set_schema_version", version=number)
-        return max(version, *self._migrations)
+        return Upgrade(version, max(version, *self._migrations))
 
     def require(self, version: int) -> int:
         """Return the version; raise `SchemaMismatch`, with the remedy, unless it is the current one."""

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import partial
 
 from holdfast.backends.sql.fenced_verbs import fenced_verbs
+from holdfast.backends.sql.schedule_rows import SqlScheduleRows
 from holdfast.backends.sql.streams.allocation_store import SqlAllocations
 from holdfast.backends.sql.streams.consumer_store import SqlConsumers
 from holdfast.backends.sqlite.connection import Connection
@@ -40,6 +41,7 @@ from holdfast.model.steady_clock import Steady
 from holdfast.store.backend_over_parts import BackendOverParts, StoreParts, StreamParts
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.jobs_over_rows import InsightOverRows, QueuesOverRows
+from holdfast.store.schedules_over_rows import SchedulesOverRows
 from holdfast.store.steps import Runner
 
 
@@ -89,6 +91,7 @@ class SqliteParts(StoreParts):
         self._closing = (notifier, self.transactions, reporter, leader, self.reader, self.writer)
         self.jobs = SqliteJobs(self.runner, self.rows, notifier.notify_ends)
         self.queues = QueuesOverRows(self.runner, self.rows)
+        self.schedules = SchedulesOverRows(self.runner, SqlScheduleRows(), self.jobs.inserter, notify)
         self.insight = InsightOverRows(self.runner, self.rows, facts(location))
         self.schema = SqliteSchema(self.runner, location)
         self.streams = StreamParts(

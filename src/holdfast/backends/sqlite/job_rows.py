@@ -8,11 +8,13 @@ from datetime import timedelta
 
 from holdfast.backends.sql.job_rows import SqlJobRows
 from holdfast.backends.sql.steps import value
+from holdfast.backends.sqlite.connection import Tx
 from holdfast.backends.sqlite.execute import direct
 from holdfast.backends.sqlite.verbs.finish import complete_all
 from holdfast.model.steady_clock import Steady
 from holdfast.store.job_rows import CompletedRows
 from holdfast.store.steps import Steps
+from holdfast.store.unique_keys import UniqueClaim
 from holdfast.store.values import Finish
 
 
@@ -24,6 +26,28 @@ class SqliteJobRows(SqlJobRows):
 
     def complete(self, finishes: Sequence[Finish]) -> Steps[CompletedRows]:  # noqa: D102 - the port states the contracts
         return (yield from direct(lambda tx: complete_all(tx, finishes))())
+
+    def add_keys(self, claims: Sequence[UniqueClaim], *, again: bool) -> Steps[int]:  # noqa: D102
+        def add(tx: Tx) -> int:
+            now = tx.now
+            wanted: list[dict[str, object]] = [
+                {
+                    "task": claim.task,
+                    "unique_key": claim.unique_key,
+                    "id": claim.id,
+                    "unique_scope": claim.unique_scope,
+                    "period": claim.period,
+                    "again": again,
+                    "now": now,
+                }
+                for claim in claims
+            ]
+            added = tx.many("take_unique_keys", wanted)
+            if added:
+                tx.many("add_unique_jobs" if added == len(wanted) else "record_unique_jobs", wanted)
+            return added
+
+        return (yield from direct(add)())
 
     def access(self, unbroken: timedelta | None) -> Steps[timedelta | None]:  # noqa: D102
         if unbroken is None or self._steady is None:

@@ -22,6 +22,7 @@ from holdfast.store.job_rows import JobRows
 from holdfast.store.jobs_over_rows import JobsOverRows
 from holdfast.store.steps import Ready, Runner, Steps, Verb
 from holdfast.store.values import Claim, ClaimRequest, Extension
+from holdfast.store.verbs.enqueue import Insert
 
 T = TypeVar("T")
 
@@ -33,14 +34,19 @@ class SqliteJobs(JobsOverRows):
         super().__init__(runner, rows, ended)
         self._was_full = False
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts
+    async def enqueue_plain(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts
         return await self._runner.write(lambda: enqueue(jobs))
+
+    async def inserter(self, jobs: Sequence[NewJob]) -> Insert:  # noqa: ARG002, D102
+        return enqueue
 
     async def claim(self, request: ClaimRequest) -> Claim:  # noqa: D102
         # A read first costs only a snapshot: an idle worker that polls must not take the write lock in vain. After a
         # full claim there are probably more jobs, so a busy worker skips the read.
-        if not self._was_full and not await self._runner.look(direct(lambda tx: claiming.claimable(tx, request))):
-            return Claim([])
+        if not self._was_full:
+            found = await self._runner.look(direct(lambda tx: claiming.claimable(tx, request)))
+            if not found.lanes:
+                return found.claimed([])
         claim = await self._runner.write(direct(lambda tx: claiming.claim(tx, request)))
         self._was_full = len(claim.jobs) >= request.limit
         return claim

@@ -52,7 +52,18 @@ class SessionRunner(PlainRunner):
         result = await joined
         if ready:  # early inside a handler's transaction, but a woken worker waits for the write lock
             self._became_ready()
+            if (transaction := self._entered()) is not None:
+                transaction.ready.add_all(ready)
         return result
+
+    @property
+    def joins(self) -> bool:
+        """Whether the current call runs inside a handler's transaction."""
+        return self._entered() is not None
+
+    def _entered(self) -> SqliteTransaction | None:
+        transaction = entered(self._gate)
+        return transaction if isinstance(transaction, SqliteTransaction) else None
 
     def transact(self, connection: Connection, verb: Verb[T], ready: Ready) -> T:
         """Run a verb under the write lock, in this thread."""
@@ -80,8 +91,8 @@ class SessionRunner(PlainRunner):
             return drive(tx, verb(), Ready())
 
     def _joined(self, verb: Verb[T], ready: Ready) -> Awaitable[T] | None:
-        transaction = entered(self._gate)
-        if not isinstance(transaction, SqliteTransaction):
+        transaction = self._entered()
+        if transaction is None:
             return None
 
         def join(connection: Connection) -> T:

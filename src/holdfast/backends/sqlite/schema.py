@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.backends.sql.files import migrations
-from holdfast.backends.sql.schema import SqlSchema
+from holdfast.backends.sql.schema import SqlSchema, Upgrade
 from holdfast.backends.sqlite.connection import Tx, looking_at
 from holdfast.backends.sqlite.execute import direct, drive
 from holdfast.backends.sqlite.location import SqliteLocation
@@ -16,6 +17,7 @@ from holdfast.backends.sqlite.statements import STATEMENTS
 from holdfast.backends.sqlite.versions import log_faults
 from holdfast.store.steps import Ready, Runner, Steps
 
+_logger = logging.getLogger("holdfast.sqlite")
 MIGRATIONS = migrations("holdfast.backends.sqlite")
 
 
@@ -47,12 +49,16 @@ class SqliteSchema(SqlSchema):
         with looking_at(path, timeout=self._location.busy_timeout) as tx:
             return None if tx.pragma("journal_mode") == "wal" else drive(tx, self.version(), Ready())
 
-    def _upgrade(self, *, only_first: bool = False) -> Steps[int]:
-        found = yield from self.version()
-        version = yield from super()._upgrade(only_first=only_first)
-        if not found and self._location.path is not None:
+    def _upgrade(self, *, only_first: bool = False) -> Steps[Upgrade]:
+        upgrade = yield from super()._upgrade(only_first=only_first)
+        if not upgrade.before and self._location.path is not None:
             log_faults()
-        return version
+        return upgrade
+
+    def report_new(self) -> None:
+        """Log it for a file; a store in memory is always new."""
+        if self._location.path is not None:
+            _logger.info("created the tables in %s", self._location.path)
 
     def lock(self) -> Steps[None]:
         """Do nothing: the write lock is held."""

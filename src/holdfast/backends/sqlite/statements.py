@@ -13,7 +13,7 @@ _ONE_ROW = re.compile(
 _SPELLING = (
     (r"::(?:double precision|\w+)(?:\[\])?", ""),
     (r"= any\((?:array\(select unnest\()?(:\w+)(?:\)\))?\)", r"in (select value from json_each(\1))"),
-    (r"\s+for (?:no key update|update|key share|share)(?= *$)", ""),
+    (r"\s+for (?:no key update|update|key share|share)(?: skip locked)?(?= *$)", ""),
     (r"(?<!left )(?<!cross )\bjoin\b", "cross join"),  # which the planner does not reorder
     (r"\bgreatest\(", "max("),
     (r"\{schema\}\.", "holdfast_"),

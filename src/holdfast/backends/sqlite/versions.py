@@ -38,4 +38,4 @@ def check_version() -> None:
 def log_faults() -> None:
     """Log the known faults of this version: called once per store, by the process that installs its tables."""
     for fault in known_faults(sqlite3.sqlite_version_info):
-        _logger.info("the tables were installed by SQLite %s: %s", sqlite3.sqlite_version, fault)
+        _logger.info("this Python uses SQLite %s: %s", sqlite3.sqlite_version, fault)

@@ -12,10 +12,12 @@ from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState
 from holdfast.model.outcome import Failure
 from holdfast.model.turn import turn_of
+from holdfast.store.job_lists import FamilyOf, NeededParent
 from holdfast.store.job_rows import ENDED, ById, ByIds, Change, JobRow, JobRows
 from holdfast.store.steps import Steps
 from holdfast.store.values import Cancellation
 from holdfast.store.verbs.job_changes import DECISIONS, recorded, to_cancelled, to_ready
+from holdfast.store.verbs.unique import take_back
 
 T = TypeVar("T")
 _ANY_AGE = timedelta(0)  # not compared: after a step back of the clock, a job may have ended in the future
@@ -82,33 +84,55 @@ def delete(
                 going.append(row)
             else:
                 answers[row.id] = row.state
-        refused = {row.id for row in (yield from rows.delete(going))}
-        answers |= {row.id: None for row in going if row.id not in refused}
+        refused = {row.seq: row for row in (yield from rows.delete(going))}
+        answers |= {row.id: None for row in going if row.seq not in refused}
+        if refused:  # some have children that have not ended, others have changed
+            needed = yield from rows.page(NeededParent, "needed_parents", seqs=sorted(refused))
+            kept = [refused.pop(seq) for (seq,) in needed if seq in refused]
+            answers |= {row.id: row.state for row in kept}
         if not refused:
             return answers
-        left = sorted(refused)
+        left = [row.id for row in refused.values()]
     raise StoreUnavailable("jobs changed repeatedly while they were deleted: try again")
 
 
 def retry(rows: JobRows, job_id: str) -> Steps[bool]:
-    """Make a failed or cancelled job due now, with a fresh budget; at the end of its order key, if it has one."""
+    """Make a failed or cancelled job due now, with a fresh budget; at the end of its order key, if it has one.
 
-    def decide(row: JobRow, now: int) -> tuple[bool, Change | None]:
+    It takes its unique key back; raises `UniqueConflict` if another job holds that.
+
+    If it has parents that have not ended, it waits for them. Parents that failed or were cancelled do not matter.
+    """
+    for _ in range(DECISIONS):
+        found = yield from rows.lock(ById(job_id))
+        if not found.rows:
+            raise not_found(job_id)
+        row = found.rows[0]
         if row.state not in {JobState.FAILED, JobState.CANCELLED}:
-            return False, None
-        counters = after_retry(Counters(attempt=row.attempt, lost=row.lost))
-        new = row._replace(
-            state=JobState.READY if row.order_key is None else JobState.BLOCKED,
-            turn=turn_of(now, row.priority),
-            attempt=counters.attempt,
-            excused=counters.excused,
-            interrupted=counters.interrupted,
-            lost=counters.lost,
-            keyed=False,
-        )
-        return True, Change(row, new)
+            return False
+        # Read after the row was locked: the enqueue of a child locks its parents first.
+        (family,) = yield from rows.page(FamilyOf, "family_of", seq=row.seq)
+        conflicts = yield from take_back(rows, [row])
+        if conflicts:
+            raise conflicts[row.id]
+        if not (yield from rows.write(found.now, [_retried(row, found.now, family)])):
+            return True
+    raise StoreUnavailable(f"job {job_id} changes faster than it can be read: try again")
 
-    return (yield from _by_id(rows, job_id, decide))
+
+def _retried(row: JobRow, now: int, family: FamilyOf) -> Change:
+    counters = after_retry(Counters(attempt=row.attempt, lost=row.lost))
+    waits = bool(family.unfinished)
+    new = row._replace(
+        state=JobState.BLOCKED if waits or row.order_key is not None else JobState.READY,
+        turn=turn_of(now, row.priority),
+        attempt=counters.attempt,
+        excused=counters.excused,
+        interrupted=counters.interrupted,
+        lost=counters.lost,
+        followed=bool(family.is_parent),
+    )
+    return Change(row, new, waits=waits, is_mended=bool(family.is_child))
 
 
 def reset(rows: JobRows, job_id: str) -> Steps[bool]:

@@ -36,7 +36,7 @@ def to_ready(
 ) -> Change:
     """Make the job ready again at its old turn; cancel it if a cancellation was requested."""
     if row.cancel_asked:
-        return to_cancelled(row, now, row.cancel_reason or "", record, counts, lost=counters.lost)
+        return to_cancelled(row, now, row.cancel_reason or "", record, counts, counters=counters)
     return Change(row, _counted(row, counters, JobState.READY), record, counts)
 
 
@@ -45,7 +45,7 @@ def to_scheduled(
 ) -> Change:
     """Schedule the job for an instant; cancel it if a cancellation was requested."""
     if row.cancel_asked:
-        return to_cancelled(row, now, row.cancel_reason or "", record, counts, lost=counters.lost)
+        return to_cancelled(row, now, row.cancel_reason or "", record, counts, counters=counters)
     new = _counted(row, counters, JobState.SCHEDULED)
     new = new._replace(turn=turn_of(run_at, row.priority), retrying=True)
     return Change(row, new, record, counts)
@@ -58,10 +58,10 @@ def to_failed(
     record: AttemptRecord,
     counts: tuple[str, ...] = (),
     *,
-    lost: int | None = None,
+    counters: Counters | None = None,
 ) -> Change:
     """Move the job to failed."""
-    return Change(row, _ended(row, JobState.FAILED, now, reason, lost), record, (*counts, "failed"))
+    return Change(row, _ended(row, JobState.FAILED, now, reason, counters), record, (*counts, "failed"))
 
 
 def to_cancelled(
@@ -71,10 +71,10 @@ def to_cancelled(
     record: AttemptRecord | None,
     counts: tuple[str, ...] = (),
     *,
-    lost: int | None = None,
+    counters: Counters | None = None,
 ) -> Change:
     """Move the job to cancelled."""
-    return Change(row, _ended(row, JobState.CANCELLED, now, reason, lost), record, (*counts, "cancelled"))
+    return Change(row, _ended(row, JobState.CANCELLED, now, reason, counters), record, (*counts, "cancelled"))
 
 
 def _counted(row: JobRow, counters: Counters, state: JobState) -> JobRow:
@@ -87,8 +87,9 @@ def _counted(row: JobRow, counters: Counters, state: JobState) -> JobRow:
     )
 
 
-def _ended(row: JobRow, state: JobState, now: int, reason: str, lost: int | None) -> JobRow:
-    return row._replace(state=state, finished_at=now, reason=reason, lost=row.lost if lost is None else lost)
+def _ended(row: JobRow, state: JobState, now: int, reason: str, counters: Counters | None) -> JobRow:
+    counted = row if counters is None else _counted(row, counters, state)
+    return counted._replace(state=state, finished_at=now, reason=reason)
 
 
 def under_leases(

@@ -20,7 +20,6 @@ from holdfast.store.job_lists import (
     ListedJob,
     ListedLease,
     SeenJob,
-    StoredResult,
 )
 from holdfast.store.job_rows import JobRows
 from holdfast.store.steps import Steps
@@ -28,6 +27,9 @@ from holdfast.store.values import AttemptView, JobDetails, JobFilter, JobPage, J
 from holdfast.store.verbs.job_admin import not_found
 
 _LATEST = 2**63 - 1
+_LOST = "lost"
+RESCUED = "rescued"
+"""How an attempt is shown whose worker or process died or fell silent."""
 _ID_SHAPE = "00000000-0000-0000-0000-000000000000"
 _ID_START = re.compile(r"[0-9a-f-]*")
 _decode_headers = msgspec.json.Decoder(dict[str, str]).decode
@@ -50,6 +52,7 @@ def job(rows: JobRows, job_id: str) -> Steps[JobDetails]:
         attempts=[_attempt_view(attempt) for attempt in attempts],
         lease=held[0] if held else None,
         timeout=body.timeout,
+        unique_key=body.unique_key,
     )
 
 
@@ -104,7 +107,7 @@ def _attempt_view(row: ListedAttempt) -> AttemptView:
         worker_id=row.worker_id,
         started_at=to_datetime(row.started_at),
         ended_at=to_datetime(row.ended_at),
-        outcome=row.outcome,
+        outcome=RESCUED if row.outcome == _LOST else row.outcome,
         error_class=row.error_class,
         message=row.message,
         traceback=row.traceback,
@@ -165,12 +168,6 @@ def find(rows: JobRows, prefix: str, limit: int) -> Steps[list[str]]:
         return []
     first, last = prefix + _ID_SHAPE[len(prefix) :], prefix + _ID_SHAPE.replace("0", "f")[len(prefix) :]
     return [row.id for row in (yield from rows.page(FoundId, "find_ids", first=first, last=last, limit=limit))]
-
-
-def result(rows: JobRows, job_id: str) -> Steps[str | None]:
-    """Return the result of a completed job."""
-    found = yield from rows.page(StoredResult, "job_result", id=job_id)
-    return found[0].result if found else None
 
 
 def states(rows: JobRows, job_ids: Sequence[str]) -> Steps[list[SeenJob]]:

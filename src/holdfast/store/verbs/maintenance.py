@@ -17,16 +17,17 @@ from holdfast.store.values import Promotion, Retention, Verdict, WorkerHeartbeat
 _encode = msgspec.json.encode
 
 
-def next_due(rows: JobRows) -> Steps[timedelta | None]:
-    """Return how long until the next scheduled job is due."""
-    found = yield from rows.page(NextDue, "next_due")
-    return timedelta(microseconds=found[0].wait) if found else None
+def next_due(rows: JobRows) -> Steps[tuple[timedelta | None, bool]]:
+    """Return how long until the next scheduled job is due, and whether children are to be decided."""
+    ((wait, parents_changed),) = yield from rows.page(NextDue, "next_due")
+    return None if wait is None else timedelta(microseconds=wait), bool(parents_changed)
 
 
 def promote(rows: JobRows, limit: int) -> Steps[Promotion]:
     """Move due jobs to ready, the longest due first."""
     moved = yield from rows.promote(limit)
-    return Promotion(moved, (yield from next_due(rows)))
+    wait, _ = yield from next_due(rows)
+    return Promotion(moved, wait)
 
 
 def prune(rows: JobRows, retention: Retention, limit: int) -> Steps[int]:
@@ -36,6 +37,7 @@ def prune(rows: JobRows, retention: Retention, limit: int) -> Steps[int]:
         keep: timedelta | None = getattr(retention, state)
         if keep is not None and pruned < limit:
             pruned += yield from rows.prune(state, keep, limit - pruned)
+    yield from rows.prune_keys(limit)
     yield from rows.prune_records(counts=retention.counts, workers=FORGET_WORKER_AFTER)
     return pruned
 
@@ -51,8 +53,10 @@ def progress(rows: JobRows, lease: Lease, percent: float | None, note: str | Non
 
 
 def heartbeat(rows: JobRows, worker: WorkerHeartbeat) -> Steps[None]:
-    """Record that a worker is alive."""
-    yield from rows.act("worker_heartbeat", worker_id=worker.worker_id, heartbeat=_encode(worker).decode())
+    """Record that a worker is alive; its tasks are stored apart, with its first heartbeat."""
+    tasks = None if worker.tasks is None else _encode(worker.tasks).decode()
+    text = _encode(msgspec.structs.replace(worker, tasks=None)).decode()
+    yield from rows.act("worker_heartbeat", worker_id=worker.worker_id, heartbeat=text, tasks=tasks)
 
 
 def _verdict(changed: bool) -> Verdict:

@@ -5,33 +5,68 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
 from holdfast.model.instants import MICROSECOND, span_micros, to_datetime
-from holdfast.store.job_lists import ListedCount, ListedQueue, ListedWorker, OutstandingJobs, QueueDepth
+from holdfast.model.limits import LimitKey
+from holdfast.store.job_lists import (
+    CountedTask,
+    ListedCount,
+    ListedQueue,
+    ListedTask,
+    ListedWorker,
+    OutstandingJobs,
+    QueueDepth,
+)
 from holdfast.store.job_rows import JobRows
 from holdfast.store.steps import Steps
-from holdfast.store.values import Count, Outstanding, QueueView, WorkerHeartbeat, WorkerView
+from holdfast.store.values import Count, Outstanding, QueueView, TaskView, WaitingTask, WorkerHeartbeat, WorkerView
+from holdfast.store.verbs.limits import limits
 
+_ALL = 2**62  # rows: more than any store has
+_SAMPLED = ("scheduled", "blocked", "failed")  # counted among the first so many of all queues
 _decode_heartbeat = msgspec.json.Decoder(WorkerHeartbeat).decode
+_decode_tasks = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
-def queues(rows: JobRows) -> Steps[list[QueueView]]:
-    """List all queues with their counts."""
+def queues(rows: JobRows, most: int | None = None) -> Steps[list[QueueView]]:
+    """List all queues with their counts, each up to about `most`."""
+    known = {use.key: use.limit for use in (yield from limits(rows))}
+    limit = _ALL if most is None else most
+    found = yield from rows.page(ListedQueue, "queues", most=limit)
+    cut = tuple(state for state in _SAMPLED if sum(getattr(row, state) for row in found) >= limit)
     return [
         QueueView(
             name=row.queue,
-            paused=bool(row.paused),
-            ready=row.ready,
-            scheduled=row.scheduled,
-            blocked=row.blocked,
-            running=row.running,
-            failed=row.failed,
-            oldest_ready=None if row.due is None else timedelta(microseconds=max(0, row.due)),
+            **_counted(row),
+            at_least=("ready", *cut) if row.is_cut else cut,
+            limit=known.get(LimitKey("queue", row.queue)),
         )
-        for row in (yield from rows.page(ListedQueue, "queues"))
+        for row in found
     ]
+
+
+def tasks(rows: JobRows) -> Steps[list[TaskView]]:
+    """List all tasks with their counts over all queues."""
+    known = {use.key: use.limit for use in (yield from limits(rows))}
+    return [
+        TaskView(name=row.task, **_counted(row), limit=known.get(LimitKey("task", row.task)))
+        for row in (yield from rows.page(CountedTask, "tasks"))
+    ]
+
+
+def _counted(row: ListedQueue | CountedTask) -> dict[str, Any]:
+    return {
+        "paused": bool(row.paused),
+        "ready": row.ready,
+        "scheduled": row.scheduled,
+        "blocked": row.blocked,
+        "running": row.running,
+        "failed": row.failed,
+        "oldest_ready": None if row.due is None else timedelta(microseconds=max(0, row.due)),
+    }
 
 
 def depth(rows: JobRows, queue: str) -> Steps[int]:
@@ -43,9 +78,20 @@ def depth(rows: JobRows, queue: str) -> Steps[int]:
 def workers(rows: JobRows) -> Steps[list[WorkerView]]:
     """List the workers that have sent a heartbeat and were not forgotten."""
     return [
-        WorkerView(_decode_heartbeat(row.heartbeat), to_datetime(row.started_at), row.silent * MICROSECOND)
+        WorkerView(_heartbeat(row), to_datetime(row.started_at), row.silent * MICROSECOND, row.running)
         for row in (yield from rows.page(ListedWorker, "workers"))
     ]
+
+
+def _heartbeat(row: ListedWorker) -> WorkerHeartbeat:
+    heartbeat = _decode_heartbeat(row.heartbeat)
+    return heartbeat if row.tasks is None else msgspec.structs.replace(heartbeat, tasks=_decode_tasks(row.tasks))
+
+
+def waiting_tasks(rows: JobRows) -> Steps[list[WaitingTask]]:
+    """List the tasks that have ready jobs, per queue."""
+    found = yield from rows.page(ListedTask, "waiting_tasks")
+    return [WaitingTask(row.queue, row.task, bool(row.paused)) for row in found]
 
 
 def counts(rows: JobRows, since: timedelta, *, by_minute: bool) -> Steps[list[Count]]:
@@ -65,7 +111,7 @@ def _count(row: ListedCount) -> Count:
         retried=row.retried,
         failed=row.failed,
         cancelled=row.cancelled,
-        lost=row.lost,
+        rescued=row.lost,
         run_time=row.run_time * MICROSECOND,
     )
 
@@ -75,6 +121,9 @@ def outstanding(rows: JobRows, tasks: Sequence[str], served: Sequence[str] | Non
     known = set(tasks)
     counted: Counter[str] = Counter()
     for row in (yield from rows.page(OutstandingJobs, "outstanding")):
+        if row.state == "undecided":
+            counted["blocked"] += row.number
+            continue
         if served is not None and row.queue not in served:
             continue
         if row.paused:

@@ -27,7 +27,7 @@ def lose(row: JobRow, now: int, failure: Failure, *, alone: bool, by_holder: boo
     record = recorded(row, now, "lost", failure, by_holder=by_holder)
     decision = after_loss(row.counters, max_attempts=row.max_attempts, alone=alone)
     if decision.failed_because is not None and not row.cancel_asked:
-        return to_failed(row, now, decision.failed_because, record, ("lost",), lost=decision.counters.lost)
+        return to_failed(row, now, decision.failed_because, record, ("lost",), counters=decision.counters)
     return to_ready(row, now, decision.counters, record, ("lost",))
 
 

@@ -152,6 +152,11 @@ async def state_of(backend: Backend, job_id: str) -> JobState:
     return (await backend.insight.job(job_id)).job.state
 
 
+async def result_of(backend: Backend, job_id: str) -> str | None:
+    """Return the stored result of a completed job."""
+    return next((job.result for job in await backend.insight.states([job_id])), None)
+
+
 async def lease_of(backend: Backend, job_id: str) -> LeaseView:
     """Return the active lease of a running job."""
     lease = (await backend.insight.job(job_id)).lease

@@ -27,6 +27,7 @@ from holdfast.testing.conformance.base import (
     finish,
     hold_one,
     lease_of,
+    result_of,
     snapshot,
     state_of,
 )
@@ -80,7 +81,7 @@ class TestDelete(Conformance):
             assert await backend.jobs.delete([job_id], FINAL_STATES, NOW) == {job_id: None}
             with pytest.raises(JobNotFound):
                 await backend.insight.job(job_id)
-            assert await backend.jobs.result(job_id) is None
+            assert await result_of(backend, job_id) is None
             assert await backend.jobs.verify(lease) is Standing.LOST
             assert await backend.jobs.delete([job_id], FINAL_STATES, NOW) == {}
 

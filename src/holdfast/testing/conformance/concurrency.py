@@ -25,6 +25,7 @@ from holdfast.testing.conformance.base import (
     enqueue,
     finish,
     hold_one,
+    result_of,
     state_of,
 )
 
@@ -90,7 +91,7 @@ class TestManyBackends(Conformance):
         job = await hold_one(backend)
         assert await state_of(other, job.id) is JobState.RUNNING
         assert await finish(other, job.lease, Completed('"by hand"')) is Verdict.DONE
-        assert await backend.jobs.result(job.id) == '"by hand"'
+        assert await result_of(backend, job.id) == '"by hand"'
 
     async def test_a_fence_overtaken_through_another_backend_is_stale(
         self, backend: Backend, make_backend: MakeBackend, clock: ManualClock

@@ -200,7 +200,7 @@ class TestJobs(Conformance):
         assert await backend.insight.find("%", 10) == []
         assert await backend.insight.find("cc", 10) == []
 
-    async def test_the_used_attempts_of_a_job_that_has_not_ended_are_known(self, backend: Backend) -> None:
+    async def test_the_used_attempts_of_a_job_are_known_unless_it_is_completed(self, backend: Backend) -> None:
         (job_id,) = await enqueue(backend, a_job(max_attempts=3))
 
         async def used() -> tuple[int, int | None]:
@@ -213,13 +213,39 @@ class TestJobs(Conformance):
         job = await claim_one(backend)
         assert await used() == (1, 1)
         await finish(backend, job.lease, OUTCOMES["failed"])
-        assert await used() == (1, None)
+        assert await used() == (1, 1)
         await backend.jobs.retry(job_id)
         assert await used() == (1, 0)
         job = await claim_one(backend)
         assert await used() == (2, 1)
-        await finish(backend, job.lease, OUTCOMES["retried"])
-        assert await used() == (2, 1)
+        await backend.jobs.release([job.lease], started=False)
+        assert await used() == (2, 0)
+        job = await claim_one(backend)
+        await finish(backend, job.lease, OUTCOMES["cancelled"])
+        assert await used() == (3, 1)
+        await backend.jobs.retry(job_id)
+        job = await claim_one(backend)
+        await finish(backend, job.lease, OUTCOMES["completed"])
+        assert await used() == (4, None)
+
+    async def test_a_job_that_fails_by_losses_keeps_its_used_attempts(self, backend: Backend) -> None:
+        (job_id,) = await enqueue(backend, a_job(max_attempts=2))
+        for _ in range(2):
+            await finish(backend, (await claim_one(backend)).lease, OUTCOMES["lost"])
+        view = (await backend.insight.job(job_id)).job
+        assert (view.state, view.attempt, view.used_attempts) == (JobState.FAILED, 2, 2)
+
+    async def test_the_attempt_that_completed_a_job_is_listed_after_the_others(self, backend: Backend) -> None:
+        job = await hold_one(backend)
+        await backend.jobs.release([job.lease], started=True)
+        job = await claim_one(backend, worker_id="worker-b")
+        assert [each.outcome for each in (await backend.insight.job(job.id)).all_attempts] == ["released"]
+        await finish(backend, job.lease, OUTCOMES["completed"])
+        details = await backend.insight.job(job.id)
+        last = details.all_attempts[-1]
+        assert [each.attempt for each in details.all_attempts] == [1, 2]
+        assert (last.outcome, last.worker_id) == ("completed", "worker-b")
+        assert (last.started_at, last.ended_at) == (details.job.started_at, details.job.finished_at)
 
     async def test_a_short_id_finds_its_job_and_no_other(self, backend: Backend) -> None:
         ids = await enqueue(backend, *(a_job() for _ in range(3)))
@@ -312,7 +338,7 @@ class TestLists(Conformance):
         assert counts[minute, "default", "greet"].enqueued == 5
         assert counts[minute, "mail", "other"].enqueued == 1
         later = counts[minute + timedelta(minutes=1), "default", "greet"]
-        assert (later.completed, later.retried, later.failed, later.cancelled, later.lost) == (1, 1, 1, 1, 1)
+        assert (later.completed, later.retried, later.failed, later.cancelled, later.rescued) == (1, 1, 1, 1, 1)
         assert later.run_time >= timedelta(seconds=1)
 
     async def test_counts_are_summed_per_queue_and_task(self, backend: Backend, clock: ManualClock) -> None:
@@ -331,6 +357,18 @@ class TestLists(Conformance):
         assert sum((count.run_time for count in sums.values()), timedelta(0)) == timedelta(minutes=3)
         recent = await backend.insight.counts(timedelta(seconds=60), by_minute=False)
         assert sum(count.enqueued for count in recent) == 2
+
+    async def test_counting_stops_at_a_limit_and_tells_so(self, backend: Backend) -> None:
+        await enqueue(backend, *(a_job() for _ in range(5)), a_job("mail"))
+        await enqueue(backend, *(a_job(delay=LEASE) for _ in range(4)))
+        default, mail = await backend.insight.queues(3)
+        assert (default.name, default.ready, default.scheduled) == ("default", 3, 3)
+        assert default.at_least == ("ready", "scheduled")
+        assert (mail.ready, mail.at_least) == (1, ("scheduled",))
+        default, mail = await backend.insight.queues()
+        assert (default.ready, default.scheduled, default.at_least) == (5, 4, ())
+        default, mail = await backend.insight.queues(6)
+        assert (default.ready, default.scheduled, default.at_least) == (5, 4, ())
 
     async def test_older_counts_are_left_out(self, backend: Backend, clock: ManualClock) -> None:
         await enqueue(backend, a_job())

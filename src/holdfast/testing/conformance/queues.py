@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from msgspec import structs
+
 from holdfast.model.job import JobState
 from holdfast.store.backend import Backend
 from holdfast.store.values import Outstanding, Verdict
@@ -96,6 +98,62 @@ class TestQueues(Conformance):
         assert await claim(backend) == []
         await backend.queues.resume("default")
         assert [each.id for each in await claim(backend)] == [job.id, delayed]
+
+
+class TestTasks(Conformance):
+    """A task may be paused as a queue may."""
+
+    async def test_a_claim_takes_none_of_a_paused_task_in_any_queue(self, backend: Backend) -> None:
+        held = await enqueue(backend, a_job("mail", task="greet"), a_job("sale", task="greet"))
+        (other,) = await enqueue(backend, a_job("mail", task="other"))
+        assert await backend.queues.pause_task("greet")
+        assert [job.id for job in await claim(backend, tasks=("greet", "other"))] == [other]
+        assert await backend.queues.resume_task("greet")
+        assert {job.id for job in await claim(backend)} == set(held)
+
+    async def test_pause_and_resume_tell_whether_they_changed_something(self, backend: Backend) -> None:
+        assert not await backend.queues.resume_task("greet")
+        assert await backend.queues.pause_task("greet")
+        assert not await backend.queues.pause_task("greet")
+        assert await backend.queues.resume_task("greet")
+        assert not await backend.queues.resume_task("greet")
+
+    async def test_a_task_may_be_paused_before_its_first_job(self, backend: Backend) -> None:
+        await backend.queues.pause_task("greet")
+        (job_id,) = await enqueue(backend, a_job(task="greet"))
+        assert await claim(backend) == []
+        await backend.queues.resume_task("greet")
+        assert [job.id for job in await claim(backend)] == [job_id]
+
+    async def test_resuming_a_task_leaves_its_paused_queue_paused(self, backend: Backend) -> None:
+        await enqueue(backend, a_job("mail", task="greet"))
+        await backend.queues.pause("mail")
+        await backend.queues.pause_task("greet")
+        await backend.queues.resume_task("greet")
+        assert await claim(backend) == []
+
+    async def test_tasks_are_listed_with_their_counts_over_all_queues(self, backend: Backend) -> None:
+        await enqueue(backend, a_job("mail", task="greet"), a_job("sale", task="greet"), a_job("mail", task="other"))
+        await claim(backend, 1, queues=("sale",))
+        await backend.queues.pause_task("unborn")
+        views = {view.name: view for view in await backend.insight.tasks()}
+        assert sorted(views) == ["greet", "other", "unborn"]
+        assert (views["greet"].ready, views["greet"].running, views["greet"].paused) == (1, 1, False)
+        assert (views["unborn"].ready, views["unborn"].paused, views["unborn"].oldest_ready) == (0, True, None)
+
+    async def test_jobs_of_a_paused_task_do_not_keep_a_worker(self, backend: Backend) -> None:
+        await enqueue(backend, a_job("mail", task="greet"))
+        await backend.queues.pause_task("greet")
+        assert await backend.jobs.outstanding(("greet",), None) == left(paused=1)
+
+    async def test_a_job_behind_a_running_head_of_a_paused_task_keeps_a_worker(self, backend: Backend) -> None:
+        await enqueue(backend, *(structs.replace(a_job(task=task), order_key="a") for task in ("greet", "other")))
+        (head,) = await claim(backend)
+        await backend.queues.pause_task("greet")
+        outstanding = await backend.jobs.outstanding(("greet", "other"), None)
+        assert (outstanding.blocked, outstanding.running, outstanding.paused) == (1, 1, 0)
+        await finish(backend, head.lease, OUTCOMES["completed"])
+        assert [job.task for job in await claim(backend, tasks=("greet", "other"))] == ["other"]
 
 
 class TestOutstanding(Conformance):

@@ -31,6 +31,7 @@ from holdfast.testing.conformance.base import (
     hold_one,
     in_extender,
     lease_of,
+    result_of,
     snapshot,
     state_of,
 )
@@ -134,7 +135,7 @@ class TestRescue(Conformance):
         details = await backend.insight.job(job_id)
         assert details.job.reason is not None
         assert "worker lost 3 times" in details.job.reason
-        assert [record.outcome for record in details.attempts] == ["lost"] * 3
+        assert [record.outcome for record in details.attempts] == ["rescued"] * 3
 
     async def test_a_job_that_never_runs_isolated_is_excused_within_a_bound(
         self, backend: Backend, clock: ManualClock
@@ -174,7 +175,7 @@ class TestRescue(Conformance):
         assert {rescued.job_id for rescued in first + rest} == dead
         assert await backend.jobs.verify(alive.lease) is Standing.HELD
         (record,) = (await backend.insight.job(first[0].job_id)).attempts
-        assert record.outcome == "lost"
+        assert record.outcome == "rescued"
         assert record.message is not None
         assert "killed by signal 9" in record.message
 
@@ -316,7 +317,7 @@ class TestPrune(Conformance):
             with pytest.raises(JobNotFound):
                 await backend.insight.job(ids[state])
             clock.advance(timedelta(minutes=-1))
-        assert await backend.jobs.result(ids[JobState.COMPLETED]) is None
+        assert await result_of(backend, ids[JobState.COMPLETED]) is None
 
     async def test_it_deletes_at_most_limit(self, backend: Backend, clock: ManualClock) -> None:
         for _ in range(5):

@@ -19,6 +19,7 @@ class TestSchema(Conformance):
         before = await snapshot(backend, job.id)
         version = await backend.schema.install()
         assert await backend.schema.install() == version
+        assert await backend.schema.install(only_existing=True) == version
         assert version >= 1
         assert await snapshot(backend, job.id) == before
 

@@ -29,6 +29,7 @@ from holdfast.testing.conformance.base import (
     in_extender,
     lease_of,
     make_stale,
+    result_of,
     state_of,
 )
 
@@ -53,7 +54,7 @@ class TestAsync(Conformance):
             assert await transaction.complete(job.lease, '"paid"') is Verdict.DONE
         assert await effects.count(job.id) == 1
         assert await backend.jobs.verify(job.lease) is Standing.COMPLETED
-        assert await backend.jobs.result(job.id) == '"paid"'
+        assert await result_of(backend, job.id) == '"paid"'
 
     async def test_every_isolation_level_is_accepted(self, backend: Backend, effects: EffectTable) -> None:
         await effects.create()
@@ -194,7 +195,7 @@ class TestBlocking(Conformance):
 
         await asyncio.to_thread(handler)
         assert await effects.count(job.id) == 1
-        assert await backend.jobs.result(job.id) == '"paid"'
+        assert await result_of(backend, job.id) == '"paid"'
 
     async def test_an_exception_in_a_thread_rolls_back(self, backend: Backend, effects: EffectTable) -> None:
         await effects.create()
@@ -265,7 +266,7 @@ class TestShared(Conformance):
             effects.insert_blocking(connection, dropped.id)
             assert backend.transactions.complete(dropped.lease, None, using=connection) is Verdict.DONE
             connection.rollback()
-        assert await backend.jobs.result(kept.id) == '"paid"'
+        assert await result_of(backend, kept.id) == '"paid"'
         assert await backend.jobs.verify(dropped.lease) is Standing.HELD
         assert [await effects.count(job.id) for job in (kept, dropped)] == [1, 0]
 

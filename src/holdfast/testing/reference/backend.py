@@ -4,16 +4,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 from typing import NoReturn
 
 from holdfast.errors import Unsupported
 from holdfast.model.allocation import NodeKey, Timing
+from holdfast.model.explanation import JobFacts
 from holdfast.model.ids import short_id
 from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.job import JobState, Lease, NewJob
+from holdfast.model.limits import Limit, LimitKey, LimitUse
 from holdfast.store.backend import Transaction
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.job_lists import SeenJob
@@ -25,10 +27,12 @@ from holdfast.store.values import (
     Claim,
     ClaimRequest,
     Count,
+    Enqueued,
     Extension,
     Finish,
     JobDetails,
     JobFilter,
+    JobGraph,
     JobPage,
     LeaseView,
     Outstanding,
@@ -37,12 +41,16 @@ from holdfast.store.values import (
     Rescued,
     Retention,
     Standing,
+    TaskView,
     Verdict,
+    WaitingTask,
     WorkerHeartbeat,
     WorkerView,
 )
 from holdfast.testing.reference import views
+from holdfast.testing.reference.explain import job_facts, waiting_tasks
 from holdfast.testing.reference.model import Reference
+from holdfast.testing.reference.schedules import ReferenceSchedules
 from holdfast.testing.reference.streams import ReferenceStreams, StreamReference
 
 _NO_TRANSACTIONS = "the reference model is not a database; it has no place for an effect"
@@ -69,6 +77,7 @@ class ReferenceBackend:
         self.jobs = ReferenceJobs(model)
         self.streams = ReferenceStreams(StreamReference(model.clock) if streams is None else streams)
         self.queues = ReferenceQueues(model)
+        self.schedules = ReferenceSchedules(model)
         self.insight = ReferenceInsight(model)
         self.schema = ReferenceSchema()
         self.transactions = ReferenceTransactions()
@@ -91,11 +100,11 @@ class ReferenceJobs:
     def __init__(self, model: Reference) -> None:
         self._model = model
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return self._model.enqueue(jobs)
 
     async def claim(self, request: ClaimRequest) -> Claim:
-        return Claim(jobs=self._model.claim(request))
+        return self._model.claim_within_limits(request)
 
     async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
         return self._model.finish(finishes)
@@ -147,9 +156,6 @@ class ReferenceJobs:
     async def outstanding(self, tasks: Sequence[str], queues: Sequence[str] | None) -> Outstanding:
         return self._model.outstanding(tasks, queues)
 
-    async def result(self, job_id: str) -> str | None:
-        return self._model.result(job_id)
-
 
 class ReferenceExtender:
     """`Extender` over the model."""
@@ -189,6 +195,18 @@ class ReferenceQueues:
     async def resume(self, queue: str) -> bool:
         return self._model.resume(queue)
 
+    async def pause_task(self, task: str) -> bool:
+        return self._model.pause_task(task)
+
+    async def resume_task(self, task: str) -> bool:
+        return self._model.resume_task(task)
+
+    async def limit(self, key: LimitKey, limit: Limit | None) -> None:
+        self._model.limit(key, limit)
+
+    async def declare(self, limits: Mapping[LimitKey, Limit | None]) -> list[LimitKey]:
+        return self._model.declare(limits)
+
 
 class ReferenceInsight:
     """`Insight` over the model."""
@@ -199,6 +217,9 @@ class ReferenceInsight:
     async def job(self, job_id: str) -> JobDetails:
         return views.details(self._model, job_id)
 
+    async def job_facts(self, job_id: str) -> JobFacts:
+        return job_facts(self._model, job_id)
+
     async def find(self, prefix: str, limit: int) -> list[str]:
         records = self._model.records
         found = (each for each in records if each.startswith(prefix) or short_id(records[each].seq, each) == prefix)
@@ -208,11 +229,24 @@ class ReferenceInsight:
         records = [record for job_id in job_ids if (record := self._model.records.get(job_id)) is not None]
         return [SeenJob(record.new.id, record.state, record.result) for record in records]
 
+    async def parents(self, seq: int) -> list[SeenJob]:
+        return views.parents(self._model, seq)
+
+    async def graph(self, job_id: str, limit: int) -> JobGraph:
+        return views.graph(self._model, job_id, limit)
+
     async def jobs(self, selection: JobFilter) -> JobPage:
         return views.jobs(self._model, selection)
 
-    async def queues(self) -> list[QueueView]:
-        return views.queues(self._model)
+    async def queues(self, most: int | None = None) -> list[QueueView]:
+        found = views.queues(self._model)
+        return found if most is None else views.counted_up_to(most, found)
+
+    async def tasks(self) -> list[TaskView]:
+        return views.tasks(self._model)
+
+    async def limits(self) -> list[LimitUse]:
+        return self._model.limit_uses()
 
     async def depth(self, queue: str) -> int:
         return views.depth(self._model, queue)
@@ -222,6 +256,9 @@ class ReferenceInsight:
 
     async def workers(self) -> list[WorkerView]:
         return views.workers(self._model)
+
+    async def waiting_tasks(self) -> list[WaitingTask]:
+        return waiting_tasks(self._model)
 
     async def counts(self, since: timedelta, *, by_minute: bool = True) -> list[Count]:
         found = views.counts(self._model, since)
@@ -237,7 +274,7 @@ class ReferenceSchema:
     async def open(self, *, install: bool = True) -> None:
         """Do nothing: there are no tables to install."""
 
-    async def install(self) -> int:
+    async def install(self, *, only_existing: bool = False) -> int:  # noqa: ARG002 - it always exists
         return 1
 
     async def check(self) -> None:
@@ -259,6 +296,16 @@ class ReferenceTransactions:
         self, lease: Lease, *, limit: timedelta, isolation: Isolation = READ_COMMITTED
     ) -> AbstractContextManager[Transaction]:
         self._refuse(lease, limit, isolation)
+
+    def begin_many(
+        self, leases: Sequence[Lease], *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractAsyncContextManager[Transaction]:
+        self._refuse(leases, limit, isolation)
+
+    def begin_many_blocking(
+        self, leases: Sequence[Lease], *, limit: timedelta, isolation: Isolation = READ_COMMITTED
+    ) -> AbstractContextManager[Transaction]:
+        self._refuse(leases, limit, isolation)
 
     def is_inside(self) -> bool:
         return False

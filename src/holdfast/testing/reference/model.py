@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import assert_never
@@ -9,11 +10,15 @@ from typing import assert_never
 import msgspec
 
 from holdfast.model.budget import BudgetDecision, after_interruption, after_return
-from holdfast.model.instants import span_micros, to_micros
+from holdfast.model.conditions import OnConflict, Unique
+from holdfast.model.instants import MICROSECOND, span_micros
 from holdfast.model.job import JobState, Lease, LeasedJob, NewJob
+from holdfast.model.limits import LimitKey
 from holdfast.model.outcome import Cancelled, Completed, Failed, Lost, Outcome, Retried, Snoozed
 from holdfast.store.values import (
+    Claim,
     ClaimRequest,
+    Enqueued,
     Extension,
     Finish,
     Standing,
@@ -26,44 +31,79 @@ from holdfast.testing.reference.upkeep import ReferenceMaintenance
 class Reference(ReferenceMaintenance):
     """The reference model: every verb of the port for jobs and queues."""
 
-    def enqueue(self, jobs: Sequence[NewJob]) -> list[bool]:
-        """Enqueue jobs, all or none; True for each new one."""
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Enqueue jobs, all or none; True for each new one, or the id of the job that holds its unique key."""
         sizes = [len(job.payload.encode()) for job in jobs]  # before the first write: a payload may not be encodable
+        self.waiting_ids = self.waiting(jobs)
+        if any(unique.on_conflict is OnConflict.RAISE for job in jobs if (unique := _unique(job))):
+            copy.deepcopy(self).enqueue_all(jobs, sizes)  # raises before the first write
+        created = self.enqueue_all(jobs, sizes)
+        self.settle_children()
+        return created
+
+    def enqueue_all(self, jobs: Sequence[NewJob], sizes: Sequence[int]) -> list[Enqueued]:
+        """Enqueue jobs one by one; raises `UniqueConflict` in the middle."""
         return [self._enqueue(job, size) for job, size in zip(jobs, sizes, strict=True)]
 
-    def _enqueue(self, job: NewJob, size: int) -> bool:
+    def _enqueue(self, job: NewJob, size: int) -> Enqueued:
         if job.id in self.records:
             return False
-        now = self.now
-        due = now
-        if job.delay is not None:
-            due = now + span_micros(job.delay)
-        elif job.run_at is not None:
-            due = to_micros(job.run_at)
+        if (unique := _unique(job)) and (holder := self.unique_holder(job, unique)):
+            return holder
+        now, due = self.now, self.due_us(job)
         self.last_seq += 1
         state = JobState.SCHEDULED if due > now else JobState.READY
         seq = self.last_seq
         record = ReferenceJob(
-            new=job, size=size, seq=seq, state=state, enqueued_us=now, run_us=due, turn_us=due, place=seq
+            new=job,
+            size=size,
+            seq=seq,
+            state=state,
+            enqueued_us=now,
+            run_us=due,
+            turn_us=due,
+            place=seq,
         )
         record.due_at(due)
-        if record.order_scope is not None and self.of_order_key(record.order_scope):
+        if job.id in self.waiting_ids:
+            record.state, record.waits = JobState.BLOCKED, True
+        elif record.order_scope is not None and self.of_order_key(record.order_scope):
             record.state = JobState.BLOCKED
         self.records[job.id] = record
         self.queues.add(job.queue)
+        self.known_tasks.add(job.task)
         self.count(record, "enqueued")
         return True
 
     def claim(self, request: ClaimRequest) -> list[LeasedJob]:
-        """Lease ready jobs to a worker, in order of turn, then seq."""
+        """Lease ready jobs to a worker, in order of turn, then seq; those that a limit refuses are passed over."""
+        return self.claim_within_limits(request).jobs
+
+    def claim_within_limits(self, request: ClaimRequest) -> Claim:
+        """Do the same; tell also whether a limit refused a job, and when its rate allows the next."""
         fence = self.last_fence + 1
         duration = span_micros(request.lease)
         taken: list[LeasedJob] = []
         size = 0
+        slots = request.limit if request.slots is None else request.slots
+        refusing: set[LimitKey] = set()
+        is_held_back = False
         for record in self._claimable(request):
-            size += record.size
-            if len(taken) >= request.limit or (taken and size > request.max_bytes):
+            if len(taken) >= request.limit:
                 break
+            refused = {use.key for use in self.refusing(record)}
+            if refused:
+                refusing |= refused
+                continue
+            if self.limited(record):
+                is_held_back = is_held_back or not slots
+                if not slots:
+                    continue
+            size += record.size
+            if taken and size > request.max_bytes:
+                break
+            slots -= bool(self.limited(record))
+            self.spend(record)
             counters = record.counters
             record.counters = msgspec.structs.replace(counters, attempt=counters.attempt + 1)
             record.state = JobState.RUNNING
@@ -79,7 +119,10 @@ class Reference(ReferenceMaintenance):
             taken.append(record.leased(fence))
         if taken:
             self.last_fence = fence
-        return taken
+        waits = [use.wait_after(0) for use in self.limit_uses() if use.key in refusing]
+        wait = min((wait for wait in waits if wait is not None), default=None)
+        span = None if wait is None else wait * MICROSECOND
+        return Claim(taken, is_limited=bool(refusing) or is_held_back, wait=span)
 
     def _claimable(self, request: ClaimRequest) -> list[ReferenceJob]:
         claimable = [
@@ -89,12 +132,15 @@ class Reference(ReferenceMaintenance):
             and record.new.task in request.tasks
             and (request.queues is None or record.new.queue in request.queues)
             and record.new.queue not in self.paused
+            and record.new.task not in self.paused_tasks
         ]
         return sorted(claimable, key=lambda record: (record.turn_us, record.seq))
 
     def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
         """Write the outcomes of attempts; one verdict each, in order."""
-        return [self._finish(each.lease, each.outcome) for each in finishes]
+        verdicts = [self._finish(each.lease, each.outcome) for each in finishes]
+        self.settle_children()
+        return verdicts
 
     def _finish(self, lease: Lease, outcome: Outcome) -> Verdict:
         record = self.of_lease(lease)
@@ -108,7 +154,7 @@ class Reference(ReferenceMaintenance):
         match outcome:
             case Completed(result):
                 self.end(record, JobState.COMPLETED, None)
-                record.completed_by, record.result = active.fence, result
+                record.completed_by, record.result, record.completed_under = active.fence, result, active
                 self.count(record, "completed")
             case Retried(delay, failure):
                 self.record_attempt(record, active, "retried", failure)
@@ -141,7 +187,9 @@ class Reference(ReferenceMaintenance):
 
     def release(self, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:
         """Release jobs; they are ready again at their old turn."""
-        return [self._release(lease, started=started) for lease in leases]
+        verdicts = [self._release(lease, started=started) for lease in leases]
+        self.settle_children()
+        return verdicts
 
     def _release(self, lease: Lease, *, started: bool) -> Verdict:
         record = self.of_lease(lease)
@@ -204,7 +252,6 @@ class Reference(ReferenceMaintenance):
         completed = record is not None and record.completed_by == lease.fence
         return Standing.COMPLETED if completed else Standing.LOST
 
-    def result(self, job_id: str) -> str | None:
-        """Return the stored result of a completed job."""
-        record = self.records.get(job_id)
-        return None if record is None else record.result
+
+def _unique(job: NewJob) -> Unique | None:
+    return None if job.conditions is None else job.conditions.unique

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from holdfast.model.budget import Counters
+from holdfast.model.conditions import Unique
+from holdfast.model.instants import span_micros, to_micros
 from holdfast.model.job import FINAL_STATES, JobState, Lease, LeasedJob, NewJob
+from holdfast.model.limits import Limit, LimitKey
 from holdfast.model.outcome import Outcome
 from holdfast.model.turn import turn_of
 from holdfast.store.values import AttemptView, WorkerHeartbeat
+
+if TYPE_CHECKING:
+    from holdfast.testing.reference.unique import ReferenceKey
 
 KEPT_FIRST = 5
 KEPT_LAST = 20
@@ -51,7 +58,10 @@ class ReferenceJob:
     result: str | None = None
     ended_by: dict[int, type[Outcome]] = field(default_factory=dict[int, type[Outcome]])
     completed_by: int | None = None
+    completed_under: ReferenceLease | None = None
     attempts: list[AttemptView] = field(default_factory=list[AttemptView])
+    waits: bool = False  # blocked by its parents, and in no order key's line
+    is_broken: bool = False  # cancelled because of a parent
 
     @property
     def is_final(self) -> bool:
@@ -62,6 +72,11 @@ class ReferenceJob:
     def order_scope(self) -> tuple[str, str] | None:
         """The queue and order key of the job; jobs of one pair are ordered by `place`."""
         return None if self.new.order_key is None else (self.new.queue, self.new.order_key)
+
+    @property
+    def unique(self) -> Unique | None:
+        """The unique key with which it was enqueued."""
+        return None if self.new.conditions is None else self.new.conditions.unique
 
     def due_at(self, run_us: int) -> None:
         """Set when the job is due, and thereby its turn."""
@@ -76,6 +91,7 @@ class ReferenceJob:
     def end(self, state: JobState, now_us: int, reason: str | None = None) -> None:
         """Move the job to a final state."""
         self.leave(state)
+        self.waits = False
         self.finished_us = now_us
         self.reason = reason
 
@@ -126,8 +142,14 @@ class ReferenceState:
         self.records: dict[str, ReferenceJob] = {}
         self.queues: set[str] = set()
         self.paused: set[str] = set()
+        self.paused_tasks: set[str] = set()
+        self.limits: dict[LimitKey, Limit] = {}
+        self.rate_at: dict[LimitKey, int] = {}
+        self.declared: dict[LimitKey, Limit] = {}
+        self.known_tasks: set[str] = set()
         self.workers: dict[str, WorkerRecord] = {}
         self.counts: dict[tuple[int, str, str], Counter[str]] = {}
+        self.unique_keys: dict[tuple[str, str], ReferenceKey] = {}
         self.last_fence = 0
         self.last_seq: int = 0
 
@@ -135,6 +157,12 @@ class ReferenceState:
     def now(self) -> int:
         """The store's clock, in microseconds."""
         return self.clock()
+
+    def due_us(self, job: NewJob) -> int:
+        """Return when a job that is enqueued now is due."""
+        if job.run_at is not None:
+            return to_micros(job.run_at)
+        return self.now if job.delay is None else self.now + span_micros(job.delay)
 
     def of_lease(self, lease: Lease) -> ReferenceJob | None:
         """Return the job leased under exactly this fence, or None if the fence is stale."""
@@ -145,7 +173,11 @@ class ReferenceState:
 
     def of_order_key(self, scope: tuple[str, str]) -> list[ReferenceJob]:
         """Return the unfinished jobs of an order key: its head, then the blocked jobs, in order."""
-        unfinished = [record for record in self.records.values() if record.order_scope == scope and not record.is_final]
+        unfinished = [
+            record
+            for record in self.records.values()
+            if record.order_scope == scope and not record.is_final and not record.waits
+        ]
         return sorted(unfinished, key=lambda record: (record.state is JobState.BLOCKED, record.place))
 
     def held(self) -> list[tuple[ReferenceJob, ReferenceLease]]:

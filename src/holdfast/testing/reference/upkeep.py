@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 
+import msgspec
+
 from holdfast.errors import JobNotFound
 from holdfast.model.budget import BudgetDecision as Decision
 from holdfast.model.budget import after_loss, after_retry, after_return, was_alone
@@ -21,14 +23,18 @@ from holdfast.store.values import (
     Retention,
     WorkerHeartbeat,
 )
-from holdfast.testing.reference.records import ReferenceJob, ReferenceLease, ReferenceState, WorkerRecord
+from holdfast.testing.reference.children import ReferenceChildren
+from holdfast.testing.reference.limits import ReferenceLimits
+from holdfast.testing.reference.records import ReferenceJob, ReferenceLease, WorkerRecord
+from holdfast.testing.reference.unique import ReferenceUniqueKeys
 
 
-class ReferenceMaintenance(ReferenceState):
+class ReferenceMaintenance(ReferenceUniqueKeys, ReferenceChildren, ReferenceLimits):
     """The verbs without a lease, and the transitions that several verbs share."""
 
     def promote(self, limit: int) -> Promotion:
-        """Move at most `limit` due jobs from scheduled to ready, the longest due first."""
+        """Move at most `limit` due jobs from scheduled to ready, the longest due first; decide on all children."""
+        released = self.decide_children()
         scheduled = sorted(
             (record for record in self.records.values() if record.state is JobState.SCHEDULED),
             key=lambda record: (record.run_us, record.seq),
@@ -38,7 +44,7 @@ class ReferenceMaintenance(ReferenceState):
             record.state = JobState.READY
         rest = scheduled[len(due) :]
         next_due = max(rest[0].run_us - self.now, 0) * MICROSECOND if rest else None
-        return Promotion(moved=len(due), next_due=next_due)
+        return Promotion(moved=len(due) + released, next_due=next_due)
 
     def rescue(self, unbroken: timedelta | None, limit: int) -> list[Rescued]:
         """Take at most `limit` expired leases from their workers."""
@@ -65,7 +71,9 @@ class ReferenceMaintenance(ReferenceState):
         workers = {active.worker_id for _, active in taken}
         for _, active in self.held():
             active.isolated = active.isolated and active.worker_id not in workers
-        return [self._rescued(record, active) for record, active in taken]
+        rescued = [self._rescued(record, active) for record, active in taken]
+        self.settle_children()
+        return rescued
 
     def _rescued(self, record: ReferenceJob, active: ReferenceLease) -> Rescued:
         return Rescued(
@@ -84,10 +92,16 @@ class ReferenceMaintenance(ReferenceState):
             return False
         self.record_attempt(record, record.lease, "released", None)
         self.settle(record, Decision(after_return(record.counters), None))
+        self.settle_children()
         return True
 
     def cancel(self, job_id: str, reason: str) -> Cancellation:
         """Cancel a job that has not started, or request it of the worker that runs it."""
+        cancellation = self._cancel(job_id, reason)
+        self.settle_children()
+        return cancellation
+
+    def _cancel(self, job_id: str, reason: str) -> Cancellation:
         record = self.require(job_id)
         if record.is_final:
             return Cancellation.TOO_LATE
@@ -99,7 +113,10 @@ class ReferenceMaintenance(ReferenceState):
 
     def cancel_all(self, job_ids: Sequence[str], reason: str) -> dict[str, Cancellation]:
         """Do the same to each of these jobs; an id that no job has is missing."""
-        return {job_id: self.cancel(job_id, reason) for job_id in dict.fromkeys(job_ids) if job_id in self.records}
+        known = [job_id for job_id in dict.fromkeys(job_ids) if job_id in self.records]
+        cancellations = {job_id: self._cancel(job_id, reason) for job_id in known}
+        self.settle_children()
+        return cancellations
 
     def delete(
         self, job_ids: Sequence[str], states: Collection[JobState], older_than: timedelta
@@ -111,8 +128,9 @@ class ReferenceMaintenance(ReferenceState):
             if record is None:
                 continue
             is_old = not older_than or (record.finished_us or 0) + span_micros(older_than) <= self.now
-            if record.is_final and record.state in states and is_old:
+            if record.is_final and record.state in states and is_old and not self.is_needed(record):
                 del self.records[job_id]
+                self.drop_keys_of(job_id)
                 answers[job_id] = None
             else:
                 answers[job_id] = record.state
@@ -123,13 +141,17 @@ class ReferenceMaintenance(ReferenceState):
         record = self.require(job_id)
         if record.state not in {JobState.FAILED, JobState.CANCELLED}:
             return False
+        self.take_key_back(record)
         record.counters = after_retry(record.counters)
         record.cancel_reason = record.reason = record.finished_us = None
         self.last_seq += 1
         record.place = self.last_seq
+        record.is_broken = False
+        record.waits = self.has_unfinished_parents(record)
         is_second = record.order_scope is not None and bool(self.of_order_key(record.order_scope))
-        record.state = JobState.BLOCKED if is_second else JobState.READY
+        record.state = JobState.BLOCKED if is_second or record.waits else JobState.READY
         record.due_at(self.now)
+        self.settle_children()
         return True
 
     def prune(self, retention: Retention, limit: int) -> int:
@@ -145,9 +167,12 @@ class ReferenceMaintenance(ReferenceState):
             if record.finished_us is not None
             and (span := kept[record.state]) is not None
             and record.finished_us + span_micros(span) <= self.now
+            and not self.is_needed(record)
         ][:limit]
         for job_id in past:
             del self.records[job_id]
+            self.drop_keys_of(job_id)
+        self.drop_past_keys()
         return len(past)
 
     def pause(self, queue: str) -> bool:
@@ -165,16 +190,33 @@ class ReferenceMaintenance(ReferenceState):
         self.paused.remove(queue)
         return True
 
+    def pause_task(self, task: str) -> bool:
+        """Pause a task: its jobs are not claimed, in any queue; False if it was paused already."""
+        if task in self.paused_tasks:
+            return False
+        self.known_tasks.add(task)
+        self.paused_tasks.add(task)
+        return True
+
+    def resume_task(self, task: str) -> bool:
+        """Resume a task; False if it was not paused."""
+        if task not in self.paused_tasks:
+            return False
+        self.paused_tasks.remove(task)
+        return True
+
     def outstanding(self, tasks: Sequence[str], queues: Sequence[str] | None) -> Outstanding:
         """Count the outstanding work of a worker that knows these tasks and serves these queues."""
         ready = retrying = blocked = running = delayed = paused = unknown = 0
         for record in self.records.values():
-            if record.is_final or (queues is not None and record.new.queue not in queues):
+            if record.is_final or record.waits or (queues is not None and record.new.queue not in queues):
                 continue
             head = record if record.order_scope is None else self.of_order_key(record.order_scope)[0]
             if record.state is JobState.RUNNING:
                 running += 1
-            elif record.new.queue in self.paused:
+            elif record.new.queue in self.paused or (
+                head.state is not JobState.RUNNING and head.new.task in self.paused_tasks
+            ):
                 paused += 1
             elif head.state is JobState.SCHEDULED and not head.retrying:
                 delayed += 1
@@ -200,6 +242,8 @@ class ReferenceMaintenance(ReferenceState):
         """Record a worker's heartbeat."""
         known = self.workers.get(heartbeat.worker_id)
         started = self.now if known is None else known.started_us
+        if known is not None:
+            heartbeat = msgspec.structs.replace(heartbeat, tasks=known.heartbeat.tasks)
         self.workers[heartbeat.worker_id] = WorkerRecord(heartbeat=heartbeat, started_us=started, seen_us=self.now)
 
     def require(self, job_id: str) -> ReferenceJob:
@@ -229,7 +273,7 @@ class ReferenceMaintenance(ReferenceState):
 
     def lose(self, record: ReferenceJob, active: ReferenceLease, failure: Failure, *, alone: bool) -> None:
         """Take the job from a worker that died or fell silent."""
-        self.record_attempt(record, active, "lost", failure)
+        self.record_attempt(record, active, "rescued", failure)
         self.count(record, "lost")
         self.settle(record, after_loss(record.counters, max_attempts=record.new.max_attempts, alone=alone))
 

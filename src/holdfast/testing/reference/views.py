@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
 from holdfast.model.instants import MICROSECOND, span_micros, to_datetime
-from holdfast.model.job import FINAL_STATES, JobState
+from holdfast.model.job import JobState, parents_of
+from holdfast.model.limits import LimitKey
+from holdfast.store.job_lists import SeenJob
 from holdfast.store.values import (
     Count,
+    GraphJob,
     JobDetails,
     JobFilter,
+    JobGraph,
     JobPage,
     JobView,
     LeaseView,
     QueueView,
+    TaskView,
     WorkerView,
 )
 from holdfast.testing.reference.model import Reference
@@ -25,7 +31,7 @@ from holdfast.testing.reference.records import ReferenceJob, ReferenceLease
 
 def job_view(record: ReferenceJob) -> JobView:
     """Return the job as a list shows it."""
-    new, active = record.new, record.lease
+    new, active = record.new, record.lease or record.completed_under
     return JobView(
         id=new.id,
         seq=record.seq,
@@ -42,8 +48,13 @@ def job_view(record: ReferenceJob) -> JobView:
         worker_id=active.worker_id if active else None,
         reason=record.reason,
         order_key=new.order_key,
-        used_attempts=None if record.state in FINAL_STATES else record.counters.attempt - record.counters.excused,
+        used_attempts=_used(record),
     )
+
+
+def _used(record: ReferenceJob) -> int | None:
+    counters = record.counters
+    return None if record.state is JobState.COMPLETED else counters.attempt - counters.excused
 
 
 def lease_view(record: ReferenceJob, active: ReferenceLease, now_us: int) -> LeaseView:
@@ -76,6 +87,45 @@ def details(model: Reference, job_id: str) -> JobDetails:
         attempts=list(record.attempts),
         lease=lease_view(record, record.lease, model.now) if record.lease else None,
         timeout=record.new.timeout,
+        unique_key=None if record.unique is None else record.unique.key,
+    )
+
+
+def parents(model: Reference, seq: int) -> list[SeenJob]:
+    """Return the states and results of a job's parents."""
+    (child,) = [record for record in model.records.values() if record.seq == seq]
+    seen: list[SeenJob] = []
+    for job_id in parents_of(child.new):
+        record = model.records.get(job_id)
+        if record is None:
+            seen.append(SeenJob("", "deleted", None))
+        else:
+            state = record.state if record.is_final else "unfinished"
+            seen.append(SeenJob(job_id, state, record.result))
+    return seen
+
+
+def graph(model: Reference, job_id: str, limit: int) -> JobGraph:
+    """Return the jobs that are connected with this one."""
+    reached, edge = {job_id}, {model.require(job_id).new.id}
+    links = [(child.new.id, each) for child in model.records.values() for each in parents_of(child.new)]
+    while edge:
+        edge = {one for link in links if edge & set(link) for one in link if one in model.records} - reached
+        reached |= edge
+    records = sorted((model.records[each] for each in reached), key=lambda record: record.seq)[:limit]
+    return JobGraph(
+        [
+            GraphJob(
+                id=record.new.id,
+                seq=record.seq,
+                queue=record.new.queue,
+                task=record.new.task,
+                state=record.state,
+                parents=[each for each in parents_of(record.new) if each in reached],
+            )
+            for record in records
+        ],
+        is_cut=len(reached) > limit,
     )
 
 
@@ -112,28 +162,52 @@ def queues(model: Reference) -> list[QueueView]:
     return [_queue_view(model, name) for name in sorted(model.queues)]
 
 
+def counted_up_to(most: int, found: Sequence[QueueView]) -> list[QueueView]:
+    """Return queues whose counts stop at `most`: those of ready jobs each, the others over all queues."""
+    sampled = ("scheduled", "blocked", "failed")
+    cut = [state for state in sampled if sum(getattr(view, state) for view in found) >= most]
+    return [
+        msgspec.structs.replace(
+            view,
+            **{state: min(getattr(view, state), most) for state in ("ready", *sampled)},
+            at_least=("ready", *cut) if view.ready >= most else tuple(cut),
+        )
+        for view in found
+    ]
+
+
 def depth(model: Reference, queue: str) -> int:
     """Count the ready jobs of one queue."""
     return sum(record.state is JobState.READY for record in model.records.values() if record.new.queue == queue)
 
 
+def tasks(model: Reference) -> list[TaskView]:
+    """List all tasks with their counts over all queues."""
+    by_task = {name: [each for each in model.records.values() if each.new.task == name] for name in model.known_tasks}
+    return [
+        TaskView(
+            name=name,
+            paused=name in model.paused_tasks,
+            **_counted(model, inside),
+            limit=model.limits.get(LimitKey("task", name)),
+        )
+        for name, inside in sorted(by_task.items())
+    ]
+
+
 def _queue_view(model: Reference, name: str) -> QueueView:
     inside = [record for record in model.records.values() if record.new.queue == name]
+    limit = model.limits.get(LimitKey("queue", name))
+    return QueueView(name=name, paused=name in model.paused, **_counted(model, inside), limit=limit)
+
+
+def _counted(model: Reference, inside: Sequence[ReferenceJob]) -> dict[str, Any]:
     first = min((record for record in inside if record.state is JobState.READY), key=_place, default=None)
-
-    def count(state: JobState) -> int:
-        return sum(record.state is state for record in inside)
-
-    return QueueView(
-        name=name,
-        paused=name in model.paused,
-        ready=count(JobState.READY),
-        scheduled=count(JobState.SCHEDULED),
-        blocked=count(JobState.BLOCKED),
-        running=count(JobState.RUNNING),
-        failed=count(JobState.FAILED),
-        oldest_ready=None if first is None else (model.now - first.run_us) * MICROSECOND,
-    )
+    states = (JobState.READY, JobState.SCHEDULED, JobState.BLOCKED, JobState.RUNNING, JobState.FAILED)
+    return {
+        **{state: sum(record.state is state for record in inside) for state in states},
+        "oldest_ready": None if first is None else (model.now - first.run_us) * MICROSECOND,
+    }
 
 
 def leases(model: Reference, limit: int, *, expired_only: bool) -> list[LeaseView]:
@@ -149,6 +223,7 @@ def workers(model: Reference) -> list[WorkerView]:
             heartbeat=each.heartbeat,
             started_at=to_datetime(each.started_us),
             silent=(model.now - each.seen_us) * MICROSECOND,
+            running=sum(lease.worker_id == each.heartbeat.worker_id for _, lease in model.held()),
         )
         for each in model.workers.values()
     ]
@@ -167,7 +242,7 @@ def counts(model: Reference, since: timedelta) -> list[Count]:
             retried=counter["retried"],
             failed=counter["failed"],
             cancelled=counter["cancelled"],
-            lost=counter["lost"],
+            rescued=counter["lost"],
             run_time=counter["run_us"] * MICROSECOND,
         )
         for (minute, queue, task), counter in sorted(model.counts.items())
@@ -183,7 +258,7 @@ def summed(counts: Sequence[Count]) -> list[Count]:
         if known is None:
             sums[count.queue, count.task] = count
         else:
-            numbers = ("enqueued", "completed", "retried", "failed", "cancelled", "lost", "run_time")
+            numbers = ("enqueued", "completed", "retried", "failed", "cancelled", "rescued", "run_time")
             added = {name: getattr(known, name) + getattr(count, name) for name in numbers}
             sums[count.queue, count.task] = msgspec.structs.replace(known, **added)
     return [sums[key] for key in sorted(sums)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast.torture.checker.holding import MAY_BE_DONE
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import JobHistory
 from holdfast.torture.checker.verdict import Violation
@@ -94,6 +95,7 @@ def _rolled_back(job: JobHistory) -> dict[int, EffectRolledBack]:
     for the reply was interrupted.
     """
     doubtful = {event.fence for event in (*job.of(EffectCommitted), *job.of(EffectUnknown))}
+    doubtful |= {event.fence for event in job.of(Finished) if event.verdict in MAY_BE_DONE}  # in a batch
     return {
         event.fence: event
         for event in job.of(EffectRolledBack)

@@ -4,33 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
 
-from holdfast.torture.checker.holding import may_have_ended_at, operator_resets, promised_leases
+from holdfast.torture.checker.certain_leases import CertainLease, certain_leases
 from holdfast.torture.checker.invariant import Invariant
-from holdfast.torture.checker.job import ClaimSeen, JobHistory
+from holdfast.torture.checker.job import JobHistory
 from holdfast.torture.checker.run import RunFacts
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.events import Claimed
 
 
-class KeyHeld(NamedTuple):
-    """A job of an order key, certainly leased from one time to another; its claim was made between two times."""
-
-    from_us: int
-    until_us: int
-    sent_us: int
-    fence: int
-    job: str
-
-
 class OneOfAKey(Invariant):
     """I10.
 
-    The queue and order key of a job come from its enqueue call; claims name the queue. A lease certainly lasts from the
-    reply to its claim until its promised expiry, or until its holder may have ended it or was gone. A claim of another
-    job of the same order key that was sent and answered within that time is a second lease. The order of effects within
-    a key is checked in the store itself, after the run.
+    The queue and order key of a job come from its enqueue call; claims name the queue. A claim of another job of the
+    same order key that was sent and answered while a lease certainly existed is a second lease. The order of effects
+    within a key is checked in the store itself, after the run.
     """
 
     code = "I10"
@@ -39,7 +27,7 @@ class OneOfAKey(Invariant):
 
     def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
-        self._lines: dict[str, list[KeyHeld]] = {}
+        self._lines: dict[str, list[CertainLease]] = {}
 
     def job(self, job: JobHistory) -> Iterator[Violation]:
         """Record when a job with an order key was leased."""
@@ -47,22 +35,9 @@ class OneOfAKey(Invariant):
         call = job.call
         if call is None or all(claimed.queue == call.queue for claimed in job.of(Claimed)):
             return
-        ended = may_have_ended_at(job)
-        promised = promised_leases(job)
-        taken = operator_resets(job)
-        for claim in job.claims:
-            if claim.is_recorded:
-                self.judged += 1
-                until_us = max((until for _, until in promised.get(claim.fence, ())), default=claim.at_us)
-                away = [asked_us for asked_us, done_us in taken if done_us >= claim.sent_us]
-                until_us = min([until_us, ended.get(claim.fence, until_us), *away, self._gone_at(claim)])
-                held = KeyHeld(claim.at_us, until_us, claim.sent_us, claim.fence, job.id)
-                self._lines.setdefault(call.queue, []).append(held)
-
-    def _gone_at(self, claim: ClaimSeen) -> int:
-        """Return from when on the holder may be considered dead, or was shutting down."""
-        signs = self.run.last_sign.get(claim.process, claim.at_us)
-        return min(signs, self.run.asked_to_end.get(claim.process, signs))
+        for lease in certain_leases(self.run, job):
+            self.judged += 1
+            self._lines.setdefault(call.queue, []).append(lease)
 
     def whole_run(self) -> Iterator[Violation]:
         """Compare each lease of a key with the previous lease that lasts longest."""

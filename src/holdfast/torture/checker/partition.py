@@ -39,7 +39,9 @@ def by_job(event: HistoryRecord) -> Iterator[tuple[str, HistoryRecord]]:
         changes: dict[str, Any] = {"size": len(jobs)} if isinstance(event, EnqueueCalled) else {}
         if isinstance(event, EnqueueAnswered):
             changes["new"] = ()
-        for job in jobs:
+        for number, job in enumerate(jobs):
+            if isinstance(event, EnqueueCalled) and event.chain:
+                changes["after"] = (*event.after, *jobs[number - bool(number % event.chain) : number])
             yield job, msgspec.structs.replace(event, jobs=(job,), **changes)
     else:
         about: str | None = getattr(event, "job", None)

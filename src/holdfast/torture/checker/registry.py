@@ -8,13 +8,16 @@ from holdfast.torture.checker.doubles import NoDouble, NoPhantom
 from holdfast.torture.checker.due import Due
 from holdfast.torture.checker.endings import Absorbing, CleanFailure, NoLoss
 from holdfast.torture.checker.fences import Fences
+from holdfast.torture.checker.graphs import AfterParents
 from holdfast.torture.checker.hygiene import Hygiene
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.keys import OneOfAKey
 from holdfast.torture.checker.leases import NoTheft, OneHolder
+from holdfast.torture.checker.limits import WithinLimits
 from holdfast.torture.checker.order import Turns
 from holdfast.torture.checker.pauses import Pauses
 from holdfast.torture.checker.recovery import Recovery
+from holdfast.torture.checker.unique import OneUnfinished
 
 INVARIANTS: tuple[type[Invariant], ...] = (
     NoLoss,
@@ -27,6 +30,9 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     Absorbing,
     Recovery,
     OneOfAKey,
+    OneUnfinished,
+    AfterParents,
+    WithinLimits,
     Due,
     Conservation,
     Batches,

@@ -10,11 +10,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from holdfast.app.tasks import TaskHandle
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.jobs.enqueue import job_template, new_jobs
+from holdfast.model.conditions import Conditions
 from holdfast.model.ids import new_id
 from holdfast.model.instants import to_micros
+from holdfast.model.job import NewJob
 from holdfast.torture.events import EnqueueAnswered, EnqueueCalled, EnqueueRefused, EnqueueUnknown, Takes
 from holdfast.torture.history import now_us
 from holdfast.torture.recorder import recorder
@@ -106,22 +110,22 @@ class Enqueuer:
 
     async def _with_own_ids(self, work: Work, order: Order, options: dict[str, Any]) -> list[str]:
         """Create the jobs here, so that exactly the same ones can be sent again."""
-        jobs = new_jobs(job_template(order.task.task, **options), order.calls)
+        jobs = _chained(new_jobs(job_template(order.task.task, **options), order.calls), work.chain)
 
         async def call(_: str) -> Jobs:
-            created = await app.enqueue_new(jobs)
-            return list(zip((job.id for job in jobs), created, strict=True))
+            answers = await app.enqueue_new(jobs)
+            return [(job.id, answer is True) for job, answer in zip(jobs, answers, strict=True)]
 
         return await self._persist(work, order, options, call, ids=[job.id for job in jobs])
 
     async def _using(self, work: Work, order: Order, options: dict[str, Any], *, commits: bool) -> list[str]:
         """Join a transaction of the caller, and commit it or roll it back."""
-        jobs = new_jobs(job_template(order.task.task, **options), order.calls)
+        jobs = _chained(new_jobs(job_template(order.task.task, **options), order.calls), work.chain)
         ids = tuple(job.id for job in jobs)
         name = self._called(work, order.task, options, ids=ids, size=len(ids), using=True)
         try:
             with connected() as connection:
-                created = await app.enqueue_new(jobs, using=connection.raw)
+                answers = await app.enqueue_new(jobs, using=connection.raw)
                 if not commits:
                     connection.rollback()
                     recorder.write(EnqueueRefused(at_us=now_us(), call=name, jobs=ids, error="rolled back"))
@@ -134,7 +138,7 @@ class Enqueuer:
         except (StoreUnavailable, OutcomeUnknown) as error:  # before the commit: it is rolled back
             recorder.write(EnqueueRefused(at_us=now_us(), call=name, jobs=ids, error=type(error).__name__))
             return []
-        return self._answered(name, list(zip(ids, created, strict=True)))
+        return self._answered(name, [(job_id, answer is True) for job_id, answer in zip(ids, answers, strict=True)])
 
     async def _persist(
         self,
@@ -188,6 +192,11 @@ class Enqueuer:
                 delay_us=round(float(options.get("delay", 0.0)) * 1_000_000),
                 run_us=None if run_at is None else to_micros(run_at),
                 using=using,
+                unique_key=str(options.get("unique_key", "")),
+                after=tuple(options.get("after", ())),
+                run_anyway=bool(options.get("run_anyway", False)),
+                chain=work.chain if len(ids) > 1 else 0,
+                max_running=0 if task.task.limit is None else task.task.limit.running or 0,
             )
         )
         return name
@@ -198,6 +207,18 @@ class Enqueuer:
         recorder.write(EnqueueAnswered(at_us=now_us(), call=name, jobs=ids, new=() if all(new) else new))
         self.enqueued += len(ids)
         return list(ids)
+
+
+def _chained(jobs: Sequence[NewJob], length: int) -> list[NewJob]:
+    """Let jobs wait for each other in chains of this length; 0 for none."""
+    linked = list(jobs)
+    for number in range(1, len(linked) if length else 0):
+        if number % length:
+            job, before = linked[number], linked[number - 1]
+            conditions = job.conditions or Conditions()
+            conditions = msgspec.structs.replace(conditions, after=(*conditions.after, before.id))
+            linked[number] = msgspec.structs.replace(job, conditions=conditions)
+    return linked
 
 
 def _ordering_scope(task: TaskHandle[..., Any], options: Mapping[str, Any]) -> str:

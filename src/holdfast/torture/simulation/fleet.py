@@ -42,7 +42,7 @@ class SimulatedFleet:
     def _enqueue(self, work: SimulatedWork) -> None:
         """Enqueue under the same id until it is known to have succeeded."""
 
-        def accepted(_: list[bool]) -> None:
+        def accepted(_: object) -> None:
             self.waiting -= 1
             self._notify()
 

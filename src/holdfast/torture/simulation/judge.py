@@ -33,15 +33,15 @@ import msgspec
 from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState, Lease, LeasedJob, NewJob
 from holdfast.model.outcome import Cancelled, Completed, Failed, Lost, Outcome, Retried, Snoozed
+from holdfast.model.totals import Totals
 from holdfast.model.turn import turn_of
-from holdfast.store.values import ClaimRequest, Finish, Rescued, Verdict
+from holdfast.store.values import ClaimRequest, Enqueued, Finish, Rescued, Verdict
 from holdfast.testing.reference import Reference
 from holdfast.torture.simulation.clock import StoreClock
 from holdfast.torture.simulation.network import StoreStatus
 from holdfast.torture.simulation.observer import WorkerTruth
 from holdfast.torture.simulation.oracle import Case, Docket
 from holdfast.torture.simulation.world import SECOND, SimulatedWorld, Violated
-from holdfast.worker.decision import Totals
 
 _SLACK = 5 * SECOND  # for refilling seats, and for calls
 
@@ -63,7 +63,7 @@ class Judge:
 
     # --- enqueue and claim -------------------------------------------------------------------------------------------
 
-    def enqueued(self, jobs: Sequence[NewJob], answers: Sequence[bool]) -> None:
+    def enqueued(self, jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> None:
         """Check an enqueue."""
         for job, is_new in zip(jobs, answers, strict=True):
             if is_new == (job.id in self.cases):

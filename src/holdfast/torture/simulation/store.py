@@ -14,6 +14,7 @@ from holdfast.model.outcome import Completed, Outcome
 from holdfast.store.values import (
     Cancellation,
     ClaimRequest,
+    Enqueued,
     Extension,
     Finish,
     Outstanding,
@@ -55,7 +56,7 @@ class Store:
             self._world.note(actor, "fault: stale read", (), f"{what}, {age / SECOND:.3f} s old")
         return self._past.model(as_of)
 
-    def enqueue(self, actor: str, jobs: Sequence[NewJob]) -> list[bool]:
+    def enqueue(self, actor: str, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Enqueue jobs."""
         answers = self.model.enqueue(jobs)
         self._world.note(actor, "enqueue", tuple(job.id for job in jobs), repr(answers))

@@ -17,7 +17,8 @@ from holdfast.store.stream_values import Commit, CommitVerdict, NewNode
 from holdfast.store.streams import Streams
 from holdfast.torture.history import now_us
 from holdfast.torture.recorder import Recorder
-from holdfast.torture.recording_backend import UNAVAILABLE, UNKNOWN, RecordingBackend
+from holdfast.torture.recording_backend import RecordingBackend
+from holdfast.torture.recording_transactions import UNAVAILABLE, UNKNOWN
 from holdfast.torture.streams.records import Joined, LeaderWrote, Led, PositionCommitted
 
 
@@ -136,6 +137,11 @@ class RecordingStreamTransaction:
     def connection(self) -> Any:
         """The connection for the handler's writes."""
         return self._open.connection
+
+    @property
+    def concerns_children(self) -> bool:
+        """Whether jobs with children have ended in it."""
+        return self._open.concerns_children
 
     def commit(self, grant: Grant, commit: Commit) -> Any:
         """Keep what is to be committed, and pass it on."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
-from holdfast.errors import LeaseLost, OutcomeUnknown
+from holdfast.errors import LeaseLost, OutcomeUnknown, TransactionConflict
+from holdfast.jobs.call import Call
 from holdfast.jobs.context import Context
 from holdfast.model.job import LeasedJob
-from holdfast.model.outcome import Cancel, Retry, Snooze
+from holdfast.model.outcome import Cancel, Retried, Retry, Snooze, Snoozed
 from holdfast.torture.events import AttemptBegan, AttemptEnded, LeaseLostSeen, ObservedOutcome
 from holdfast.torture.history import now_us
 from holdfast.torture.recorder import recorder
@@ -20,6 +22,52 @@ from holdfast.torture.work.app import recording, target
 def attempt(ctx: Context) -> Generator[None]:
     """Record the start and the end of a handler."""
     job = ctx.job
+    _began(job)
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, LeaseLost):
+            recorder.write(LeaseLostSeen(at_us=now_us(), job=job.id, fence=job.fence))
+        _ended(job, _observed(job, error), error)
+        raise
+    _ended(job, ObservedOutcome.COMPLETED)
+
+
+_repeated: set[tuple[str, int]] = set()  # calls whose handler begins again in the same attempt
+
+
+@contextmanager
+def batched_attempt(call: Call[Any]) -> Generator[None]:
+    """Record the start and the end of a handler for one call of its batch.
+
+    If the lease of another call is lost, the attempt goes on: the handler is called again without that one.
+    """
+    job = call.job
+    if (job.id, job.fence) not in _repeated:
+        _began(job)
+    _repeated.discard((job.id, job.fence))
+    try:
+        yield
+    except (LeaseLost, TransactionConflict) as error:
+        if isinstance(error, LeaseLost) and call.lease_lost:
+            recorder.write(LeaseLostSeen(at_us=now_us(), job=job.id, fence=job.fence))
+            _ended(job, ObservedOutcome.LEASE_LOST, error)
+        else:
+            _repeated.add((job.id, job.fence))
+        raise
+    except BaseException as error:
+        _ended(job, _observed(job, error), error)
+        raise
+    match call.outcome():
+        case Retried(delay):
+            _ended(job, ObservedOutcome.RETRIED, delay=delay.total_seconds())
+        case Snoozed(delay):
+            _ended(job, ObservedOutcome.SNOOZED, delay=delay.total_seconds())
+        case _:
+            _ended(job, ObservedOutcome.COMPLETED)
+
+
+def _began(job: LeasedJob) -> None:
     recorder.write(
         AttemptBegan(
             at_us=now_us(),
@@ -33,19 +81,12 @@ def attempt(ctx: Context) -> Generator[None]:
             isolated=job.lost > 0,
         )
     )
-    try:
-        yield
-    except BaseException as error:
-        if isinstance(error, LeaseLost):
-            recorder.write(LeaseLostSeen(at_us=now_us(), job=job.id, fence=job.fence))
-        _ended(ctx, _observed(ctx, error), error)
-        raise
-    _ended(ctx, ObservedOutcome.COMPLETED)
 
 
-def _ended(ctx: Context, observed: ObservedOutcome, error: BaseException | None = None) -> None:
-    job = ctx.job
-    delay = error.delay if isinstance(error, Retry | Snooze) else None
+def _ended(
+    job: LeasedJob, observed: ObservedOutcome, error: BaseException | None = None, *, delay: object = None
+) -> None:
+    delay = error.delay if isinstance(error, Retry | Snooze) else delay
     recorder.write(
         AttemptEnded(
             at_us=now_us(),
@@ -59,7 +100,7 @@ def _ended(ctx: Context, observed: ObservedOutcome, error: BaseException | None 
     )
 
 
-def _observed(ctx: Context, error: BaseException) -> ObservedOutcome:
+def _observed(job: LeasedJob, error: BaseException) -> ObservedOutcome:
     match error:
         case Snooze():
             return ObservedOutcome.SNOOZED
@@ -72,7 +113,7 @@ def _observed(ctx: Context, error: BaseException) -> ObservedOutcome:
         case asyncio.CancelledError():
             return ObservedOutcome.INTERRUPTED
         case _:
-            return ObservedOutcome.FAILED if ctx.job.is_last_attempt else ObservedOutcome.RETRIED
+            return ObservedOutcome.FAILED if job.is_last_attempt else ObservedOutcome.RETRIED
 
 
 def insert_into(name: str) -> str:

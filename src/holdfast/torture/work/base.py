@@ -55,7 +55,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
     `weight` is its share of all jobs; `most` bounds its number in a run of any length; `single` keeps it out of bulk
     enqueues, because each of its jobs is expensive; `in_turn` keeps it out of concurrent ones, because its order is
-    checked. `draw` returns jobs to enqueue, `follow` is what the producer does to each of them afterwards.
+    checked. Jobs that are enqueued at once form chains of `chain` jobs. `draw` returns jobs to enqueue, `follow` is
+    what the producer does to each of them afterwards.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     most: int | None = None
     single: bool = False
     in_turn: bool = False
+    chain: int = 0
     follow: Callable[[Follow, str, random.Random], Awaitable[None]] | None = None
 
 

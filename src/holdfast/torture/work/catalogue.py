@@ -7,10 +7,13 @@ from collections import Counter
 from typing import Final
 
 from holdfast.torture.work import (
+    batched,
     cancels,
     child_jobs,
     endings,
+    graph,
     killers,
+    limited,
     long,
     ordered,
     outside,
@@ -20,6 +23,7 @@ from holdfast.torture.work import (
     resets,
     retried_by_operator,
     transactions,
+    unique,
     unknown_tasks,
 )
 from holdfast.torture.work.base import Work
@@ -27,6 +31,7 @@ from holdfast.torture.work.base import Work
 WORKS: Final[tuple[Work, ...]] = (
     *plain.WORKS,
     *transactions.WORKS,
+    *batched.WORKS,
     *own_transactions.WORKS,
     *child_jobs.WORKS,
     *endings.WORKS,
@@ -37,6 +42,9 @@ WORKS: Final[tuple[Work, ...]] = (
     *outside.WORKS,
     *unknown_tasks.WORKS,
     *ordered.WORKS,
+    *unique.WORKS,
+    *limited.WORKS,
+    *graph.WORKS,
     *paused.WORKS,
     *resets.WORKS,
 )

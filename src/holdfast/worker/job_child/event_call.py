@@ -6,9 +6,11 @@ import asyncio
 import contextvars
 import inspect
 import random
+from functools import partial
 from typing import Any, Protocol
 
 from holdfast.errors import LeaseLost, OutcomeUnknown, StoreUnavailable, TransactionConflict
+from holdfast.hooks.middleware import HandlerCall
 from holdfast.runtime.effect import EffectStage
 from holdfast.runtime.failure import describe
 from holdfast.runtime.threads import Threads
@@ -93,12 +95,15 @@ class ChildEventCall:
         return EventsEnded(EventEnd.DONE, clean=self.is_clean)
 
     async def _call(self, arguments: list[Any]) -> object:
-        handler = self._consumer.handler
-        if not inspect.iscoroutinefunction(handler):
-            return await self._threads.run(lambda: handler(*arguments))
+        run, middleware = partial(self._consumer.handler, *arguments), self._app.hooks.middleware
+        call = HandlerCall(
+            "consumer", self._consumer.name, self._run.attempt, arguments, events=tuple(self._run.events)
+        )
+        if not inspect.iscoroutinefunction(self._consumer.handler):
+            return await middleware.around_thread(call, run, self._threads.run)
         before = asyncio.all_tasks()
         try:
-            return await handler(*arguments)
+            return await (middleware.around(call, run) if middleware else run())
         finally:
             if asyncio.all_tasks() - before:
                 self.is_clean = False

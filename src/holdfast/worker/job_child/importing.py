@@ -23,6 +23,7 @@ import msgspec
 
 from holdfast.concurrency.per_process import refusing
 from holdfast.errors import ConfigError
+from holdfast.hooks.observers import Hooks
 from holdfast.jobs.task import Task
 from holdfast.store.backend import Backend
 from holdfast.streams.consumer import Consumer
@@ -40,7 +41,12 @@ REMEDY: Final = (
 
 
 class HasStore(Protocol):
-    """The part of an app that a child needs."""
+    """The part of an app that a child needs: its store and its middleware."""
+
+    @property
+    def hooks(self) -> Hooks:
+        """The hooks, of which a child uses only the middleware."""
+        ...
 
     @property
     def backend(self) -> Backend:

@@ -25,12 +25,16 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from holdfast.errors import ConfigError, StoreError, TransactionConflict
+from holdfast.hooks.middleware import HandlerCall
+from holdfast.jobs.batch_context import BatchContext
 from holdfast.jobs.context import Context
 from holdfast.jobs.run import arguments_of, is_completed, outcome_of_error, outcome_of_value, repeated, unless_settled
+from holdfast.jobs.run_batch import calls_of_jobs, check_returned
 from holdfast.model.outcome import Cancelled, Outcome
 from holdfast.runtime.parent_death import die_with
 from holdfast.runtime.threads import Threads
@@ -123,7 +127,9 @@ class ChildAttempt:
         self._run = run
         self._link = link
         self._threads = threads
+        self._middleware = handle.app.hooks.middleware
         self._context: Context | None = None
+        self._batch: BatchContext[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._coroutine: asyncio.Task[Any] | None = None
         self._aborted: Why | None = None
@@ -136,6 +142,8 @@ class ChildAttempt:
         """Set the context's signal and cancel an async handler; called by the reading thread, perhaps too late."""
         self._aborted = why
         context, loop, coroutine = self._context, self._loop, self._coroutine
+        for call in () if self._batch is None else self._batch.calls_given:
+            (call.lease_lost if why is Why.LEASE_LOST else call.cancel_asked).set()
         if context is not None:
             (context.lease_lost if why is Why.LEASE_LOST else context.cancel_asked).set()
         if loop is not None and coroutine is not None:
@@ -143,7 +151,8 @@ class ChildAttempt:
 
     def run(self, runner: asyncio.Runner) -> Outcome | None:
         """Run the handler; return the outcome to write, or None. Its context variables end with it."""
-        if self._task.signature.context is None and not inspect.iscoroutinefunction(self._task.handler):
+        is_plain = self._task.signature.context is None and not inspect.iscoroutinefunction(self._task.handler)
+        if is_plain and not self._middleware.needs_loop:
             return contextvars.copy_context().run(self._run_plain)
         return runner.run(self._run_in_loop(), context=contextvars.copy_context())
 
@@ -154,8 +163,15 @@ class ChildAttempt:
             args, kwargs = arguments_of(task, job, None)
         except Exception as error:  # noqa: BLE001 - every end of a handler becomes an outcome
             return self._outcome_of_error(error)
-        value, raised = _call(task.handler, args, kwargs)
+        run = partial(task.handler, *args, **kwargs)
+        if self._middleware:
+            run = partial(self._middleware.around_plain, self._handler_call(args, kwargs), run)
+        value, raised = _call(run)
         return outcome_of_value(task, job, value) if raised is None else self._outcome_of_error(raised)
+
+    def _handler_call(self, args: list[Any], kwargs: dict[str, Any]) -> HandlerCall:
+        job = self._run.job
+        return HandlerCall("task", job.task, job.attempt, args, kwargs, jobs=(job,))
 
     def _outcome_of_error(self, error: BaseException) -> Outcome:
         if isinstance(error, MemoryError):
@@ -170,7 +186,8 @@ class ChildAttempt:
             if task.signature.context is not None:
                 self.backend = self._handle.app.backend
                 await self.backend.open()
-                self._context = Context(job, self.backend, lease=self._run.lease, keeper=self._link)
+                if task.batch is None:
+                    self._context = Context(job, self.backend, lease=self._run.lease, keeper=self._link)
             outcome = await repeated(self._once, may_repeat=self._may_repeat, failed=self._after_conflict)
         except asyncio.CancelledError:
             outcome = self._broken_off()
@@ -178,30 +195,59 @@ class ChildAttempt:
             outcome = self._outcome_of_error(error)
         return None if outcome is None else await self._unless_settled(outcome)
 
-    async def _once(self) -> Outcome:
+    async def _once(self) -> Outcome | None:
+        if self._task.batch is not None:
+            return await self._once_as_batch()
         if self._context is not None:
             self._context.begun()
         args, kwargs = arguments_of(self._task, self._run.job, self._context)
         return outcome_of_value(self._task, self._run.job, await self._call(args, kwargs))
 
+    async def _once_as_batch(self) -> Outcome | None:
+        """Run a handler of batches for this job alone."""
+        task, job, backend = self._task, self._run.job, self._handle.app.backend
+        calls, unread = calls_of_jobs(task, [job])
+        if not calls:
+            return unread[job.seq]
+        self._batch = BatchContext(calls, backend, lease=self._run.lease, keeper=_OneJob(self._link, job.seq))
+        raised: BaseException | None = None
+        try:
+            check_returned(task, await self._call([self._batch, self._batch.calls], {}))
+        except (asyncio.CancelledError, TransactionConflict):
+            raise
+        except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome
+            raised = error
+            self.is_clean = self.is_clean and not isinstance(error, MemoryError)
+        return self._batch.outcomes(raised)[0]
+
     def _may_repeat(self) -> bool:
-        return self._aborted is None and not is_completed(self._context)
+        return self._aborted is None and not is_completed(self._context) and not self._has_committed()
+
+    def _has_committed(self) -> bool:
+        return self._batch is not None and self._batch.effect.is_committed
 
     def _after_conflict(self, conflict: TransactionConflict) -> Outcome | None:
         return self._outcome_of_error(conflict) if self._aborted is None else self._broken_off()
 
     async def _call(self, args: list[Any], kwargs: dict[str, Any]) -> object:
-        handler = self._task.handler
-        if inspect.iscoroutinefunction(handler):
+        run = partial(self._task.handler, *args, **kwargs)
+        middleware, call = self._middleware, self._handler_call(args, kwargs)
+        if inspect.iscoroutinefunction(self._task.handler):
             before = asyncio.all_tasks()
-            self._coroutine = asyncio.create_task(_contained(handler(*args, **kwargs)))
+            self._coroutine = asyncio.create_task(_contained(middleware.around(call, run) if middleware else run()))
             if self._aborted is not None:  # while the store was being opened
                 asyncio.get_running_loop().call_soon(self._coroutine.cancel)  # after its first step
             value, error = await self._coroutine
             if asyncio.all_tasks() - before:
                 self.is_clean = False
         else:
-            value, error = await self._threads.run(lambda: _call(handler, args, kwargs))
+            value, error = await _contained(middleware.around_thread(call, run, self._start))
+        if error is not None:
+            raise error
+        return value
+
+    async def _start(self, run: Callable[[], Any]) -> object:
+        value, error = await self._threads.run(lambda: _call(run))
         if error is not None:
             raise error
         return value
@@ -209,7 +255,7 @@ class ChildAttempt:
     def _broken_off(self) -> Outcome | None:
         if self._aborted is None:
             error = RuntimeError("the handler was cancelled by its own code")
-            return outcome_of_error(self._task, self._run.job, error)
+            return None if self._has_committed() else outcome_of_error(self._task, self._run.job, error)
         return Cancelled("cancelled while it ran, as requested") if self._aborted is Why.CANCEL_ASKED else None
 
     async def _unless_settled(self, outcome: Outcome) -> Outcome | None:
@@ -222,6 +268,15 @@ class ChildAttempt:
         return outcome
 
 
+class _OneJob:
+    """The keeper of a batch of one."""
+
+    def __init__(self, link: ParentConnection, seq: int) -> None:
+        self.settling, self.settled, self.unsettled = (
+            partial(act, seq) for act in (link.settling, link.settled, link.unsettled)
+        )
+
+
 # These two return the exception, so that SystemExit and the like do not propagate through the event loop and end it.
 
 
@@ -232,9 +287,9 @@ async def _contained(coroutine: Any) -> tuple[object, BaseException | None]:
         return None, error
 
 
-def _call(handler: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[object, BaseException | None]:
+def _call(run: Callable[[], Any]) -> tuple[object, BaseException | None]:
     try:
-        return handler(*args, **kwargs), None
+        return run(), None
     except BaseException as error:  # noqa: BLE001
         return None, error
 

@@ -30,6 +30,7 @@ class ChildSeat:
 
     index: int
     worker_id: str
+    supervisor_id: str = ""
 
     @property
     def label(self) -> str:

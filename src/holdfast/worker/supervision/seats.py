@@ -50,6 +50,7 @@ class Seat:
         index: int,
         *,
         prefix: str,
+        supervisor_id: str,
         start: Callable[[ChildSeat], SupervisedChild],
         logs: JoinedLogs,
         releases: ReleaseHelper,
@@ -57,6 +58,7 @@ class Seat:
     ) -> None:
         self._index = index
         self._prefix = prefix
+        self._supervisor_id = supervisor_id
         self._start = start
         self._logs = logs
         self._releases = releases
@@ -117,7 +119,8 @@ class Seat:
         self.phase, self.due = SeatPhase.BURYING, now
 
     def _fill(self) -> None:
-        occupant = ChildSeat(self._index, f"{self._prefix}w{self._index}-{new_id()[-8:]}")  # the random end of the id
+        worker_id = f"{self._prefix}w{self._index}-{new_id()[-8:]}"  # the random end of the id
+        occupant = ChildSeat(self._index, worker_id, self._supervisor_id)
         self.is_replacing = self._is_asked = False
         try:
             child = self._start(occupant)

@@ -53,6 +53,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.errors import ConfigError
 from holdfast.model.names import check_name
 from holdfast.runtime.parent_death import Lifeline, adopt_orphans
+from holdfast.worker.identity import incarnation
 from holdfast.worker.supervision.children import WATCHED, ChildSeat, SupervisedChild, reap
 from holdfast.worker.supervision.joined_logs import JoinedLogs
 from holdfast.worker.supervision.release_helper import ReleaseHelper
@@ -101,10 +102,12 @@ class Supervisor:
         self._selector = selectors.PollSelector()
         self._logs = JoinedLogs(self._selector, sink=sink)
         self._releases = ReleaseHelper(release, self._logs, close=lambda: [*self._private(), *self._lifeline.ends])
+        supervisor_id = incarnation(name or f"supervisor-{os.getpid()}")
         self._seats = [
             Seat(
                 index,
                 prefix=f"{check_name('worker', name)}-" if name else "",
+                supervisor_id=supervisor_id,
                 start=self._start_child,
                 logs=self._logs,
                 releases=self._releases,

@@ -9,7 +9,7 @@
 -- For expired leases: the transaction that holds the row, or the row of the order key that the end of the job must
 -- lock; for how long it may; and how long ago the lease expired. A handler's transaction may last a third of the lease.
 with expired as materialized (
-    select running.seq, running.xmax::text as holder, running.keyed, running.lease_span / 2 as allowed,
+    select running.seq, running.xmax::text as holder, running.followed, running.lease_span / 2 as allowed,
            instant.now - running.lease_until as overdue
     from {schema}.running as running cross join (select {now} as now) as instant
     where lease_until <= instant.now and (%(longest)s::bigint is null or lease_span <= %(longest)s::bigint)
@@ -24,7 +24,7 @@ cross join lateral (
     select xmax::text as holder from {schema}.key_head
     where queue = lane.queue and order_key = job.order_key and xmax::text <> '0' limit 1
 ) as head
-where expired.keyed;
+where expired.followed;
 
 -- name: holders_of_shares
 -- The same for shares that are to be seized. A handler's transaction is shorter than the time to live of its node.

@@ -1,8 +1,9 @@
 -- Lists and counts for operators; read only.
 
 -- name: job_body
-select job.payload, job.headers, job.timeout, completed.result
+select job.payload, job.headers, job.timeout, completed.result, kept.unique_key
 from {schema}.job as job left join {schema}.completed as completed on completed.seq = job.seq
+left join {schema}.unique_job as kept on kept.id = job.id
 where job.seq = %(seq)s;
 
 -- name: list_ready
@@ -51,40 +52,47 @@ group by lane.queue, lane.task
 order by lane.queue, lane.task;
 
 -- name: outstanding
-select 'ready' as state, lane.queue, lane.task, queue.paused, count(*) as number
-from {schema}.ready as state
-join {schema}.lane as lane on lane.lane_id = state.lane_id
-join {schema}.queue as queue on queue.queue = lane.queue
-group by lane.queue, lane.task, queue.paused
+with lanes as materialized (
+    select lane.lane_id, lane.queue, lane.task, queue.paused, coalesce(task.paused, false) as task_paused
+    from {schema}.lane as lane
+    join {schema}.queue as queue on queue.queue = lane.queue
+    left join {schema}.task as task on task.task = lane.task
+)
+select 'ready' as state, lane.queue, lane.task, lane.paused or lane.task_paused as paused, count(*) as number
+from {schema}.ready as state join lanes as lane on lane.lane_id = state.lane_id
+group by lane.queue, lane.task, lane.paused or lane.task_paused
 union all
-select case when state.retrying then 'retrying' else 'delayed' end, lane.queue, lane.task, queue.paused, count(*)
+select case when state.retrying then 'retrying' else 'delayed' end, lane.queue, lane.task,
+       lane.paused or lane.task_paused, count(*)
 from {schema}.scheduled as state
 cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job
-join {schema}.lane as lane on lane.lane_id = job.lane_id
-join {schema}.queue as queue on queue.queue = lane.queue
-group by state.retrying, lane.queue, lane.task, queue.paused
+join lanes as lane on lane.lane_id = job.lane_id
+group by state.retrying, lane.queue, lane.task, lane.paused or lane.task_paused
 union all
 select 'running', lane.queue, lane.task, false, count(*)
 from {schema}.running as state join {schema}.lane as lane on lane.lane_id = state.lane_id
 group by lane.queue, lane.task
 union all
--- Blocked jobs count under the state and the task of the head of their order key.
+-- Blocked jobs count under the state and the task of the head of their order key. A head that runs is not held back by
+-- the pause of its task, and the next one may be of another task.
 select case when running.seq is not null then 'behind running' when scheduled.seq is not null then 'delayed'
             else 'blocked' end,
-       keys.queue, lane.task, queue.paused, sum(state.number)::bigint
+       keys.queue, lane.task, lane.paused or (lane.task_paused and running.seq is null), sum(state.number)::bigint
 from (select key_id, count(*) as number from {schema}.blocked group by key_id) as state
 cross join lateral (select queue, head_seq from {schema}.key_head where key_id = state.key_id limit 1) as keys
 cross join lateral (
     select seq, lane_id, turn, priority from {schema}.job where seq = keys.head_seq limit 1
 ) as head
-join {schema}.lane as lane on lane.lane_id = head.lane_id
-join {schema}.queue as queue on queue.queue = keys.queue
+join lanes as lane on lane.lane_id = head.lane_id
 left join lateral (select seq from {schema}.running where seq = head.seq limit 1) as running on true
 left join lateral (
     select seq from {schema}.scheduled
     where run_at = head.turn + head.priority::bigint * {priority_step} and seq = head.seq and not retrying limit 1
 ) as scheduled on true
-group by 1, keys.queue, lane.task, queue.paused;
+group by 1, 2, 3, 4
+union all
+-- Ended parents whose children are still to be decided.
+select 'undecided', '', '', false, count(*) from {schema}.parent_change having count(*) > 0;
 
 -- name: server_facts
 select fact, value from (values

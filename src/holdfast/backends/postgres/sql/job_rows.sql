@@ -6,13 +6,13 @@
 -- name: lock_leases
 -- Waits for transactions that have locked a row. The caller sorts the leases, so that two such calls cannot deadlock.
 select job.id, running.seq, running.lane_id, job.queue, job.task, job.order_key, 'running' as state, job.priority,
-       job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted, running.lost, running.keyed,
+       job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted, running.lost, running.followed,
        false as retrying, running.isolated, running.cancel_asked, running.cancel_reason, running.fence, running.worker_id,
        running.started_at, running.lease_span, null::bigint as finished_at, null::text as reason, 0::bigint as held,
        {now} as token
 from unnest(%(seqs)s::bigint[], %(fences)s::bigint[]) with ordinality as given (seq, fence, place)
 cross join lateral (
-    select seq, lane_id, fence, worker_id, started_at, lease_span, attempt, excused, interrupted, lost, isolated, keyed,
+    select seq, lane_id, fence, worker_id, started_at, lease_span, attempt, excused, interrupted, lost, isolated, followed,
            cancel_asked, cancel_reason
     from {schema}.running where seq = given.seq and fence = given.fence limit 1
     for update
@@ -27,7 +27,7 @@ order by given.place;
 -- Skips rows that a handler's transaction has locked: their holder is active. The leases of a worker are counted in the
 -- same snapshot: of two concurrent calls that rescue jobs of one worker, each also counts those that the other takes.
 with expired as materialized (
-    select seq, lane_id, fence, worker_id, started_at, lease_span, attempt, excused, interrupted, lost, isolated, keyed,
+    select seq, lane_id, fence, worker_id, started_at, lease_span, attempt, excused, interrupted, lost, isolated, followed,
            cancel_asked, cancel_reason
     from {schema}.running
     where lease_until <= {now} and (%(longest)s::bigint is null or lease_span <= %(longest)s::bigint)
@@ -39,7 +39,7 @@ held as materialized (
     where worker_id = any(array(select worker_id from expired)) group by worker_id
 )
 select job.id, expired.seq, expired.lane_id, job.queue, job.task, job.order_key, 'running' as state, job.priority,
-       job.max_attempts, job.turn, expired.attempt, expired.excused, expired.interrupted, expired.lost, expired.keyed,
+       job.max_attempts, job.turn, expired.attempt, expired.excused, expired.interrupted, expired.lost, expired.followed,
        false as retrying, expired.isolated, expired.cancel_asked, expired.cancel_reason, expired.fence, expired.worker_id,
        expired.started_at, expired.lease_span, null::bigint as finished_at, null::text as reason, held.held,
        {now} as token
@@ -51,14 +51,14 @@ cross join lateral (
 
 -- name: lock_of_worker
 with held as materialized (
-    select seq, lane_id, fence, worker_id, started_at, lease_span, attempt, excused, interrupted, lost, isolated, keyed,
+    select seq, lane_id, fence, worker_id, started_at, lease_span, attempt, excused, interrupted, lost, isolated, followed,
            cancel_asked, cancel_reason
     from {schema}.running where worker_id = %(worker_id)s
     order by seq limit %(limit)s
     for update skip locked
 )
 select job.id, held.seq, held.lane_id, job.queue, job.task, job.order_key, 'running' as state, job.priority,
-       job.max_attempts, job.turn, held.attempt, held.excused, held.interrupted, held.lost, held.keyed,
+       job.max_attempts, job.turn, held.attempt, held.excused, held.interrupted, held.lost, held.followed,
        false as retrying, held.isolated, held.cancel_asked, held.cancel_reason, held.fence, held.worker_id,
        held.started_at, held.lease_span, null::bigint as finished_at, null::text as reason,
        (select count(*) from {schema}.running where worker_id = %(worker_id)s) as held, {now} as token
@@ -110,31 +110,33 @@ delete from {schema}.failed where seq = any(array(select unnest(%(seq)s::bigint[
 delete from {schema}.cancelled where seq = any(array(select unnest(%(seq)s::bigint[])));
 
 -- name: put_ready
-insert into {schema}.ready (lane_id, turn, seq, payload_bytes, attempt, excused, interrupted, lost, keyed)
-select given.lane_id, given.turn, given.seq, job.payload_bytes, attempt, excused, interrupted, lost, keyed
+insert into {schema}.ready (lane_id, turn, seq, payload_bytes, attempt, excused, interrupted, lost, followed)
+select given.lane_id, given.turn, given.seq, job.payload_bytes, attempt, excused, interrupted, lost, followed
 from unnest(
     %(lane_id)s::integer[], %(turn)s::bigint[], %(seq)s::bigint[], %(attempt)s::integer[], %(excused)s::integer[],
-    %(interrupted)s::integer[], %(lost)s::integer[], %(keyed)s::boolean[]
-) as given (lane_id, turn, seq, attempt, excused, interrupted, lost, keyed)
+    %(interrupted)s::integer[], %(lost)s::integer[], %(followed)s::boolean[]
+) as given (lane_id, turn, seq, attempt, excused, interrupted, lost, followed)
 cross join lateral (select payload_bytes from {schema}.job where seq = given.seq limit 1) as job;
 
 -- name: put_scheduled
-insert into {schema}.scheduled (run_at, seq, retrying, attempt, excused, interrupted, lost, keyed)
+insert into {schema}.scheduled (run_at, seq, retrying, attempt, excused, interrupted, lost, followed)
 select * from unnest(
     %(run_at)s::bigint[], %(seq)s::bigint[], %(retrying)s::boolean[], %(attempt)s::integer[], %(excused)s::integer[],
-    %(interrupted)s::integer[], %(lost)s::integer[], %(keyed)s::boolean[]
+    %(interrupted)s::integer[], %(lost)s::integer[], %(followed)s::boolean[]
 );
 
 -- name: put_failed
-insert into {schema}.failed (seq, attempt, lost, finished_at, reason)
+insert into {schema}.failed (seq, attempt, excused, lost, finished_at, reason)
 select * from unnest(
-    %(seq)s::bigint[], %(attempt)s::integer[], %(lost)s::integer[], %(finished_at)s::bigint[], %(reason)s::text[]
+    %(seq)s::bigint[], %(attempt)s::integer[], %(excused)s::integer[], %(lost)s::integer[], %(finished_at)s::bigint[],
+    %(reason)s::text[]
 );
 
 -- name: put_cancelled
-insert into {schema}.cancelled (seq, attempt, lost, finished_at, reason)
+insert into {schema}.cancelled (seq, attempt, excused, lost, finished_at, reason)
 select * from unnest(
-    %(seq)s::bigint[], %(attempt)s::integer[], %(lost)s::integer[], %(finished_at)s::bigint[], %(reason)s::text[]
+    %(seq)s::bigint[], %(attempt)s::integer[], %(excused)s::integer[], %(lost)s::integer[], %(finished_at)s::bigint[],
+    %(reason)s::text[]
 );
 
 -- name: set_turns

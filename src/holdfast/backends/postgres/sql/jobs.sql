@@ -113,15 +113,51 @@ copy {schema}.scheduled (run_at, seq, retrying) from stdin (format binary);
 -- was put into ready by a transaction that the snapshot sees, so its previous claim took its fence earlier: for one
 -- job, a later claim always has the larger fence. If a row leaves ready and returns meanwhile, it is a new row,
 -- invisible here.
-with lanes as materialized (
+--
+-- A lane whose limit is reached, by this snapshot, is left out: that costs as much as there are lanes and leases,
+-- however many jobs wait in it. If a lane with a limit has jobs and room, nothing is claimed: only `claim_shares`, which
+-- runs under the locks of the limits, can tell how much. The last row tells both, by its number of -2 or -1.
+with known as materialized (
     select lane.lane_id, lane.queue, lane.task,
-           coalesce(floor.turn, {lowest}) as floor_turn, coalesce(floor.seq, 0) as floor_seq
+           coalesce(floor.turn, {lowest}) as floor_turn, coalesce(floor.seq, 0) as floor_seq,
+           num_nonnulls(queue.max_running, queue.rate_jobs, task.max_running, task.rate_jobs) > 0 as is_limited
     from {schema}.lane as lane
     join {schema}.queue as queue on queue.queue = lane.queue
+    left join {schema}.task as task on task.task = lane.task
     left join unnest(%(floor_lanes)s::integer[], %(floor_turns)s::bigint[], %(floor_seqs)s::bigint[])
         as floor (lane_id, turn, seq) on floor.lane_id = lane.lane_id
-    where not queue.paused and lane.task = any(%(tasks)s::text[])
+    where not queue.paused and task.paused is not true and lane.task = any(%(tasks)s::text[])
       and (%(queues)s::text[] is null or lane.queue = any(%(queues)s::text[]))
+),
+limited as materialized (
+    select known.lane_id,
+           (
+               select seq from {schema}.ready where lane_id = known.lane_id order by turn, seq limit 1
+           ) is not null as has_jobs,
+           (queue.max_running is not null and queue.max_running <= (
+               select count(*) from {schema}.running as running
+               join {schema}.lane as lane on lane.lane_id = running.lane_id where lane.queue = known.queue
+           )) or (task.max_running is not null and task.max_running <= (
+               select count(*) from {schema}.running as running
+               join {schema}.lane as lane on lane.lane_id = running.lane_id where lane.task = known.task
+           )) as is_full,
+           greatest(
+               queue.rate_at - {now} - (queue.rate_burst - 1) * ((queue.rate_span + queue.rate_jobs - 1) / queue.rate_jobs),
+               task.rate_at - {now} - (task.rate_burst - 1) * ((task.rate_span + task.rate_jobs - 1) / task.rate_jobs)
+           ) as wait
+    from known
+    join {schema}.queue as queue on queue.queue = known.queue
+    left join {schema}.task as task on task.task = known.task
+    where known.is_limited
+),
+barred as materialized (
+    select exists (
+        select 1 from limited where has_jobs and not is_full and coalesce(wait, 0) <= 0
+    ) as is_barred
+),
+lanes as materialized (
+    select lane_id, queue, task, floor_turn, floor_seq from known
+    where not is_limited and not (select is_barred from barred)
 ),
 front as materialized (
     select lane_id, floor_turn, floor_seq, %(limit)s::bigint as share from lanes where (select count(*) from lanes) = 1
@@ -158,15 +194,15 @@ holder as materialized (
 gone as (
     delete from {schema}.ready
     where ctid = any(array(select place from measured where bytes <= %(max_bytes)s or number = 1))
-    returning lane_id, turn, seq, attempt + 1 as attempt, excused, interrupted, lost, keyed
+    returning lane_id, turn, seq, attempt + 1 as attempt, excused, interrupted, lost, followed
 ),
 leased as (
     insert into {schema}.running (
         seq, lane_id, fence, worker_id, lease_until, lease_span, started_at, attempt, excused, interrupted, lost,
-        isolated, keyed
+        isolated, followed
     )
     select seq, lane_id, fence, %(worker_id)s, now + %(span)s, %(span)s, now, attempt, excused, interrupted, lost,
-           lost > 0 and %(isolates)s, keyed
+           lost > 0 and %(isolates)s, followed
     from gone cross join holder
 )
 select job.id, gone.seq, lanes.queue, lanes.task, job.payload, job.headers, job.priority, job.max_attempts,
@@ -178,26 +214,105 @@ cross join lateral (
     select id::text, payload, headers, priority, max_attempts, timeout, enqueued_at, order_key
     from {schema}.job where seq = gone.seq limit 1
 ) as job
+union all
+select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, (
+           select min(wait) from limited where has_jobs and not is_full
+       ), null, null, case when is_barred then -1 else -2 end
+from barred where exists (select 1 from limited where has_jobs)
+order by turn, seq;
+
+-- name: lock_queue_limits
+-- The limits of queues that this worker's claims may concern, and that no other session is claiming under: those are
+-- skipped, so that no claim waits for another.
+select queue from {schema}.queue
+where (max_running is not null or rate_jobs is not null)
+  and (%(queues)s::text[] is null or queue = any(%(queues)s::text[]))
+order by queue for update skip locked;
+
+-- name: lock_task_limits
+select task from {schema}.task
+where (max_running is not null or rate_jobs is not null) and task = any(%(tasks)s::text[])
+order by task for update skip locked;
+
+-- name: lane_fronts
+-- The first jobs of each lane, from which `share_out` chooses.
+select lane.lane_id, lane.queue, lane.task, next.turn, next.seq
+from {schema}.lane as lane
+join {schema}.queue as queue on queue.queue = lane.queue
+left join {schema}.task as task on task.task = lane.task
+cross join lateral (
+    select turn, seq from {schema}.ready where lane_id = lane.lane_id order by turn, seq limit %(limit)s
+) as next
+where not queue.paused and task.paused is not true and lane.task = any(%(tasks)s::text[])
+  and (%(queues)s::text[] is null or lane.queue = any(%(queues)s::text[]));
+
+-- name: claim_shares
+-- As `claim`, of given lanes, each with the number of jobs to claim from its front.
+with front as materialized (
+    select given.lane_id, given.share, lane.queue, lane.task
+    from unnest(%(lane_ids)s::integer[], %(shares)s::integer[]) as given (lane_id, share)
+    join {schema}.lane as lane on lane.lane_id = given.lane_id
+),
+locked as materialized (
+    select next.place, next.payload_bytes, next.turn, next.seq
+    from front cross join lateral (
+        select ctid as place, payload_bytes, turn, seq from {schema}.ready
+        where lane_id = front.lane_id
+        order by turn, seq limit front.share
+        for update skip locked
+    ) as next
+),
+measured as materialized (
+    select place, sum(payload_bytes) over running_total as bytes, row_number() over running_total as number
+    from locked window running_total as (order by turn, seq)
+),
+holder as materialized (
+    select nextval('{schema}.fence') as fence, {now} as now where exists (select 1 from measured)
+),
+gone as (
+    delete from {schema}.ready
+    where ctid = any(array(select place from measured where bytes <= %(max_bytes)s or number = 1))
+    returning lane_id, turn, seq, attempt + 1 as attempt, excused, interrupted, lost, followed
+),
+leased as (
+    insert into {schema}.running (
+        seq, lane_id, fence, worker_id, lease_until, lease_span, started_at, attempt, excused, interrupted, lost,
+        isolated, followed
+    )
+    select seq, lane_id, fence, %(worker_id)s, now + %(span)s, %(span)s, now, attempt, excused, interrupted, lost,
+           lost > 0 and %(isolates)s, followed
+    from gone cross join holder
+)
+select job.id, gone.seq, front.queue, front.task, job.payload, job.headers, job.priority, job.max_attempts,
+       job.timeout, job.enqueued_at, gone.turn, gone.attempt, gone.excused, gone.interrupted, gone.lost, holder.fence,
+       job.order_key, gone.lane_id, (select count(*) from measured)
+from gone cross join holder
+join front on front.lane_id = gone.lane_id
+cross join lateral (
+    select id::text, payload, headers, priority, max_attempts, timeout, enqueued_at, order_key
+    from {schema}.job where seq = gone.seq limit 1
+) as job
 order by gone.turn, gone.seq;
 
 -- name: complete
 -- The fence of a running row never changes, so the delete finds exactly the rows that `held` matched in the snapshot,
--- if they still exist. Heads of order keys are completed only if `keyed`, in a transaction that settles their keys;
--- without it, a batch with a head is left unchanged, and its heads are returned. One row of `completed` gets the whole
--- batch: see `old_completed`.
+-- if they still exist. Followed jobs, heads of order keys and parents, are completed only with the parameter `followed`,
+-- in a transaction that settles what follows; without it, a batch with such a job is left unchanged, and these jobs are
+-- returned. One that is followed only since the snapshot stays as it is: the delete waits for the transaction that marks
+-- it and reads the mark. One row of `completed` gets the whole batch: see `old_completed`.
 with held as materialized (
-    select running.seq, running.keyed, given.fence, given.result
+    select running.seq, running.followed, given.fence, given.result
     from unnest(%(seqs)s::bigint[], %(fences)s::bigint[], %(results)s::text[]) as given (seq, fence, result)
     cross join lateral (
-        select seq, keyed from {schema}.running where seq = given.seq and fence = given.fence limit 1
+        select seq, followed from {schema}.running where seq = given.seq and fence = given.fence limit 1
     ) as running
 ),
 gone as (
     delete from {schema}.running
     where seq = any(array(
-        select seq from held where %(keyed)s::boolean or not exists (select 1 from held where keyed)
-    ))
-    returning seq, lane_id, fence, worker_id, attempt, started_at, keyed
+        select seq from held where %(followed)s::boolean or not exists (select 1 from held where followed)
+    )) and (%(followed)s::boolean or not followed)
+    returning seq, lane_id, fence, worker_id, attempt, started_at, followed
 ),
 instant as materialized (select {now} as now),
 written as (
@@ -215,4 +330,4 @@ counted as (
 select (select count(*) from gone),
        case when (select count(*) from gone) < %(number)s::bigint then array(select seq from gone) end,
        case when (select count(*) from gone) < %(number)s::bigint then array(select fence from gone) end,
-       array(select seq from gone where keyed union all select seq from held where keyed and not %(keyed)s::boolean);
+       array(select seq from gone where followed union all select seq from held where followed and not %(followed)s::boolean);

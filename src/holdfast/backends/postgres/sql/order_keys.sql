@@ -48,12 +48,12 @@ standing as materialized (
     join (select distinct on (id) id, key_id, vacant from given order by id, place) as given on given.id = made.id
 ),
 readied as (
-    insert into {schema}.ready (lane_id, turn, seq, payload_bytes, keyed)
+    insert into {schema}.ready (lane_id, turn, seq, payload_bytes, followed)
     select lane_id, turn, seq, payload_bytes, key_id is not null from standing cross join instant
     where is_head and due_at <= now
 ),
 delayed as (
-    insert into {schema}.scheduled (run_at, seq, retrying, keyed)
+    insert into {schema}.scheduled (run_at, seq, retrying, followed)
     select due_at, seq, false, key_id is not null from standing cross join instant where is_head and due_at > now
 ),
 waiting as (
@@ -80,8 +80,9 @@ insert into {schema}.key_head as known (queue, order_key, head_seq) values (%(qu
 on conflict (queue, order_key) do update set head_seq = known.head_seq;
 
 -- name: lock_order_keys
--- The keys of these jobs, in the order in which every transaction locks keys.
-select head.key_id, head.head_seq, past.seq
+-- The keys of these jobs, in the order in which every transaction locks keys, and whether the jobs have children.
+select head.key_id, coalesce(head.head_seq, 0) as head_seq, past.seq,
+       (select 1 from {schema}.parent_link as link where link.parent_seq = past.seq limit 1) is not null as is_parent
 from (
     select given.seq, lane.queue, job.order_key
     from unnest(%(seqs)s::bigint[]) as given (seq)
@@ -89,19 +90,21 @@ from (
     join {schema}.lane as lane on lane.lane_id = job.lane_id
     order by lane.queue collate "C", job.order_key collate "C"
 ) as past
-cross join lateral (
+left join lateral (
     select key_id, head_seq from {schema}.key_head
     where queue = past.queue and order_key = past.order_key limit 1
     for update
-) as head;
+) as head on true;
 
 -- name: next_place
 select nextval('{schema}.job_seq');
 
 -- name: put_blocked
 -- At the end of its key: after the places of all earlier enqueues.
-insert into {schema}.blocked (seq, key_id, place, attempt, excused, interrupted, lost)
-values (%(seq)s, %(key_id)s, currval('{schema}.job_seq'), %(attempt)s, %(excused)s, %(interrupted)s, %(lost)s);
+insert into {schema}.blocked (seq, key_id, place, attempt, excused, interrupted, lost, followed)
+values (
+    %(seq)s, %(key_id)s, currval('{schema}.job_seq'), %(attempt)s, %(excused)s, %(interrupted)s, %(lost)s, %(followed)s
+);
 
 -- name: bring_up
 -- These keys are locked and have no head. The first blocked job of each becomes its head; a key without one is removed.
@@ -135,12 +138,12 @@ up as materialized (
     ) as job
 ),
 readied as (
-    insert into {schema}.ready (lane_id, turn, seq, payload_bytes, attempt, excused, interrupted, lost, keyed)
+    insert into {schema}.ready (lane_id, turn, seq, payload_bytes, attempt, excused, interrupted, lost, followed)
     select lane_id, turn, seq, payload_bytes, attempt, excused, interrupted, lost, true
     from up cross join instant where due_at <= now
 ),
 delayed as (
-    insert into {schema}.scheduled (run_at, seq, retrying, attempt, excused, interrupted, lost, keyed)
+    insert into {schema}.scheduled (run_at, seq, retrying, attempt, excused, interrupted, lost, followed)
     select due_at, seq, false, attempt, excused, interrupted, lost, true from up cross join instant where due_at > now
 )
 select lane_id, turn, seq from up cross join instant where due_at <= now;

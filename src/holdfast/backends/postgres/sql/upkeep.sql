@@ -9,11 +9,11 @@ with due as materialized (
 ),
 gone as (
     delete from {schema}.scheduled where ctid = any(array(select place from due))
-    returning seq, attempt, excused, interrupted, lost, keyed
+    returning seq, attempt, excused, interrupted, lost, followed
 )
-insert into {schema}.ready (lane_id, turn, seq, payload_bytes, attempt, excused, interrupted, lost, keyed)
+insert into {schema}.ready (lane_id, turn, seq, payload_bytes, attempt, excused, interrupted, lost, followed)
 select job.lane_id, job.turn, gone.seq, job.payload_bytes, gone.attempt, gone.excused, gone.interrupted, gone.lost,
-       gone.keyed
+       gone.followed
 from gone cross join lateral (
     select lane_id, turn, payload_bytes from {schema}.job where seq = gone.seq limit 1
 ) as job
@@ -23,14 +23,20 @@ returning lane_id, turn, seq;
 -- The oldest first, found by the row that represents each batch; the other rows of a batch are pruned before it, so
 -- that it exists as long as any of them. Jobs that are listed in a batch but were completed by another statement do not
 -- have its age; those of the first batch that an earlier call has pruned are skipped. `between_them` counts the jobs
--- between that batch and this one.
+-- between that batch and this one. A batch is passed over while its row is needed as a parent of an unfinished job.
 with oldest as materialized (
     select seq, batch, finished_at,
            sum(cardinality(batch)) over by_age - cardinality(batch)
            - first_value(cardinality(batch)) over by_age as between_them
     from (
-        select seq, batch, finished_at from {schema}.completed
+        select seq, batch, finished_at from {schema}.completed as ended
         where batch is not null and finished_at <= (select {now}) - %(keep)s
+          and (select 1 from {schema}.parent_link as link
+               where link.parent_seq = ended.seq
+                 and (select 1 from {schema}.completed as child where child.seq = link.child_seq limit 1) is null
+                 and (select 1 from {schema}.failed as child where child.seq = link.child_seq limit 1) is null
+                 and (select 1 from {schema}.cancelled as child where child.seq = link.child_seq limit 1) is null
+               limit 1) is null
         order by finished_at limit %(limit)s
     ) as front
     window by_age as (order by finished_at, seq)

@@ -18,14 +18,21 @@ from holdfast.backends.postgres.verbs.copying import job_row, ready_row, schedul
 from holdfast.backends.sql.job_writes import count_row
 from holdfast.backends.sql.steps import Numbers, Rows, each, load, rows, run
 from holdfast.model.instants import span_micros, to_micros
-from holdfast.model.job import NewJob
+from holdfast.model.job import NewJob, parents_of
 from holdfast.model.turn import due_at, turn_of
 from holdfast.store.steps import Place, Steps, became_ready
 
 CHUNK = 5_000
+NO_KEY = 0  # of the jobs that are blocked by their parents
 _encode = msgspec.json.encode
 
 LaneIds = Mapping[tuple[str, str], int]
+
+
+def insert_any(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
+    """Insert jobs by statement, with or without order keys and parents; False for each whose id exists already."""
+    is_ordered = any(job.order_key is not None or parents_of(job) for job in jobs)
+    return (yield from insert_ordered(jobs, lanes) if is_ordered else insert(jobs, lanes))
 
 
 def insert(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
@@ -52,8 +59,12 @@ def insert(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
 
 
 def insert_ordered(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
-    """Insert jobs, some with an order key; the keys are locked first, so that seqs increase along each key."""
-    wanted = list(dict.fromkeys((job.queue, job.order_key) for job in jobs if job.order_key is not None))
+    """Insert jobs, some with an order key; the keys are locked first, so that seqs increase along each key.
+
+    A job with parents is blocked by no key, and joins its order key when they have ended.
+    """
+    ordered = [job for job in jobs if job.order_key is not None and not parents_of(job)]
+    wanted = list(dict.fromkeys((job.queue, job.order_key) for job in ordered))
     keys = yield from rows(
         "take_order_keys", queues=[name[0] for name in wanted], order_keys=[name[1] for name in wanted]
     )
@@ -63,7 +74,10 @@ def insert_ordered(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
     found: Rows = []
     for start in range(0, len(jobs), CHUNK):
         chunk = jobs[start : start + CHUNK]
-        joined = [None if job.order_key is None else key_ids[job.queue, job.order_key] for job in chunk]
+        joined = [
+            NO_KEY if parents_of(job) else key_ids[job.queue, job.order_key] if job.order_key is not None else None
+            for job in chunk
+        ]
         some = yield from rows(
             "enqueue_ordered",
             **_columns(chunk, lanes),

@@ -11,8 +11,8 @@ from holdfast.store.steps import Steps
 from holdfast.store.values import Finish
 
 
-def complete_all(finishes: Sequence[Finish], *, keyed: bool) -> Steps[CompletedRows]:
-    """Complete the jobs whose leases are held; without `keyed`, none if one of them is the head of an order key."""
+def complete_all(finishes: Sequence[Finish], *, followed: bool) -> Steps[CompletedRows]:
+    """Complete the jobs whose leases are held; without `followed`, none if one of them is the head of an order key."""
     wanted = {(finish.lease.seq, finish.lease.fence): finish.outcome for finish in reversed(finishes)}
     ordered = sorted(wanted)
     results = [outcome.result if isinstance(outcome := wanted[key], Completed) else None for key in ordered]
@@ -22,7 +22,7 @@ def complete_all(finishes: Sequence[Finish], *, keyed: bool) -> Steps[CompletedR
         fences=Numbers(fence for _, fence in ordered),
         results=results if any(results) else None,
         number=len(ordered),
-        keyed=keyed,
+        followed=followed,
     )
     refused: set[tuple[int, int]] = set() if count == len(ordered) else wanted.keys() - zip(seqs, fences, strict=True)
     return CompletedRows(refused, heads)

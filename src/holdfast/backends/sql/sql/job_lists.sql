@@ -1,12 +1,5 @@
 -- Lists and counts for operators; read only.
 
--- name: job_result
-select completed.result as result
-from {schema}.job as job cross join lateral (
-    select result from {schema}.completed where seq = job.seq limit 1
-) as completed
-where job.id = :id::uuid;
-
 -- name: job_view
 -- Exactly one of the state rows exists.
 select job.id::text as id, job.seq, lane.queue, lane.task,
@@ -28,7 +21,8 @@ select job.id::text as id, job.seq, lane.queue, lane.task,
        coalesce(running.worker_id, completed.worker_id) as worker_id,
        coalesce(failed.reason, cancelled.reason) as reason,
        job.order_key,
-       coalesce(running.excused, ready.excused, scheduled.excused, blocked.excused) as excused
+       coalesce(running.excused, failed.excused, cancelled.excused, ready.excused, scheduled.excused, blocked.excused)
+           as excused
 from {schema}.job as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
 left join {schema}.running as running on running.seq = job.seq
@@ -38,7 +32,7 @@ left join {schema}.cancelled as cancelled on cancelled.seq = job.seq
 left join {schema}.ready as ready on ready.lane_id = job.lane_id and ready.turn = job.turn and ready.seq = job.seq
 left join {schema}.scheduled as scheduled
     on scheduled.run_at = job.turn + job.priority::bigint * {priority_step} and scheduled.seq = job.seq
-left join {schema}.blocked as blocked on job.order_key is not null and blocked.seq = job.seq
+left join {schema}.blocked as blocked on blocked.seq = job.seq
 where job.id = :id::uuid;
 
 -- name: job_states
@@ -127,7 +121,7 @@ order by state.seq desc limit :limit;
 select job.id::text as id, job.seq, lane.queue, lane.task, 'failed' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null::bigint as started_at, state.finished_at,
        null::text as worker_id, state.reason, job.order_key,
-       null::bigint as excused
+       state.excused
 from {schema}.failed as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
@@ -139,7 +133,7 @@ order by state.seq desc limit :limit;
 select job.id::text as id, job.seq, lane.queue, lane.task, 'cancelled' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null::bigint as started_at, state.finished_at,
        null::text as worker_id, state.reason, job.order_key,
-       null::bigint as excused
+       state.excused
 from {schema}.cancelled as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
@@ -158,7 +152,57 @@ where (:seq::bigint is null or running.seq = :seq) and (not :expired_only or run
 order by running.lease_until, running.seq limit :limit;
 
 -- name: workers
-select heartbeat, started_at, {now} - heartbeat_at as silent from {schema}.worker order by started_at, worker_id;
+select heartbeat, tasks, started_at, {now} - heartbeat_at as silent, coalesce(held.number, 0) as running
+from {schema}.worker as worker
+left join (
+    select worker_id, count(*) as number from {schema}.running group by worker_id
+) as held on held.worker_id = worker.worker_id
+order by started_at, worker.worker_id;
+
+-- name: waiting_tasks
+-- The limit keeps the planner from joining the whole of ready, and the order from reading it: it is that of the index.
+select lane.queue, lane.task, (queue.paused or coalesce(task.paused, false)) as paused
+from {schema}.lane as lane join {schema}.queue as queue on queue.queue = lane.queue
+left join {schema}.task as task on task.task = lane.task
+where (
+    select 1 from {schema}.ready as ready where ready.lane_id = lane.lane_id order by turn, seq limit 1
+) is not null
+order by lane.queue, lane.task;
+
+-- name: job_facts
+select {now} as now, queue.paused, coalesce(task.paused, false) as is_task_paused, head.id::text as head_id
+from {schema}.job as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+join {schema}.queue as queue on queue.queue = lane.queue
+left join {schema}.task as task on task.task = lane.task
+left join lateral (
+    select head_seq from {schema}.key_head where queue = lane.queue and order_key = job.order_key limit 1
+) as keys on true
+left join lateral (select id from {schema}.job where seq = keys.head_seq limit 1) as head on true
+where job.id = :id::uuid;
+
+-- name: unfinished_parents
+select job.id::text as id, job.seq, lane.task,
+       (select 1 from {schema}.running as state where state.seq = job.seq limit 1) is not null as is_running
+from {schema}.parent_link as link
+join {schema}.job as job on job.seq = link.parent_seq
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where link.child_seq = :seq
+  and (select 1 from {schema}.completed as parent where parent.seq = link.parent_seq limit 1) is null
+  and (select 1 from {schema}.failed as parent where parent.seq = link.parent_seq limit 1) is null
+  and (select 1 from {schema}.cancelled as parent where parent.seq = link.parent_seq limit 1) is null
+order by link.place limit :limit;
+
+-- name: jobs_ahead
+select lane.queue, lane.task, (queue.paused or coalesce(task.paused, false)) as paused, (
+    select count(*) from (
+        select 1 from {schema}.ready as ready
+        where ready.lane_id = lane.lane_id and (ready.turn, ready.seq) < (:turn::bigint, :seq::bigint)
+        order by ready.turn, ready.seq limit :limit
+    ) as earlier
+) as number
+from {schema}.lane as lane join {schema}.queue as queue on queue.queue = lane.queue
+left join {schema}.task as task on task.task = lane.task;
 
 -- name: depth
 select count(*) as number from {schema}.lane as lane
@@ -166,7 +210,53 @@ join {schema}.ready as ready on ready.lane_id = lane.lane_id
 where lane.queue = :queue;
 
 -- name: queues
--- `due`: of the job with the first turn, of any task, its turn plus its head start.
+-- Reads at most `most` ready jobs of each lane, and as many scheduled, blocked and failed ones. `is_cut`: a lane may have
+-- more ready jobs. `due`: of the job with the first turn, of any task, its turn plus its head start.
+with standing as (
+    select lane.lane_id, 'ready' as state, (
+        select count(*) from (
+            select 1 from {schema}.ready where lane_id = lane.lane_id order by turn, seq limit :most
+        ) as front
+    ) as number
+    from {schema}.lane as lane
+    union all
+    select lane_id, 'running', count(*) from {schema}.running group by lane_id
+    union all
+    select job.lane_id, 'scheduled', count(*) from (select seq from {schema}.scheduled limit :most) as state
+    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
+    union all
+    select job.lane_id, 'blocked', count(*) from (select seq from {schema}.blocked limit :most) as state
+    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
+    union all
+    select job.lane_id, 'failed', count(*) from (select seq from {schema}.failed limit :most) as state
+    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
+),
+counted as (
+    select lane.queue,
+           sum(case when state = 'ready' then number end) as ready,
+           sum(case when state = 'running' then number end) as running,
+           sum(case when state = 'scheduled' then number end) as scheduled,
+           sum(case when state = 'blocked' then number end) as blocked,
+           sum(case when state = 'failed' then number end) as failed,
+           max(case when state = 'ready' and number >= :most then 1 else 0 end) as is_cut
+    from standing join {schema}.lane as lane on lane.lane_id = standing.lane_id group by lane.queue
+)
+select queue.queue, queue.paused, coalesce(ready, 0)::bigint as ready, coalesce(running, 0)::bigint as running,
+       coalesce(scheduled, 0)::bigint as scheduled, coalesce(blocked, 0)::bigint as blocked,
+       coalesce(failed, 0)::bigint as failed, coalesce(is_cut, 0)::bigint as is_cut, {now} - (
+           select job.turn + job.priority::bigint * {priority_step}
+           from {schema}.lane as lane cross join lateral (
+               select turn, seq, priority from {schema}.job
+               where seq = (select seq from {schema}.ready where lane_id = lane.lane_id order by turn, seq limit 1) limit 1
+           ) as job
+           where lane.queue = queue.queue order by job.turn, job.seq limit 1
+       ) as due
+from {schema}.queue as queue
+left join counted on counted.queue = queue.queue
+order by queue.queue;
+
+-- name: tasks
+-- As `queues`. A task is known by its first job, or by its first pause.
 with standing as (
     select lane_id, 'ready' as state, count(*) as number from {schema}.ready group by lane_id
     union all
@@ -182,15 +272,16 @@ with standing as (
     cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
 ),
 counted as (
-    select lane.queue,
+    select lane.task,
            sum(case when state = 'ready' then number end) as ready,
            sum(case when state = 'running' then number end) as running,
            sum(case when state = 'scheduled' then number end) as scheduled,
            sum(case when state = 'blocked' then number end) as blocked,
            sum(case when state = 'failed' then number end) as failed
-    from standing join {schema}.lane as lane on lane.lane_id = standing.lane_id group by lane.queue
+    from standing join {schema}.lane as lane on lane.lane_id = standing.lane_id group by lane.task
 )
-select queue.queue, queue.paused, coalesce(ready, 0)::bigint as ready, coalesce(running, 0)::bigint as running,
+select known.task, coalesce(task.paused, false) as paused, coalesce(ready, 0)::bigint as ready,
+       coalesce(running, 0)::bigint as running,
        coalesce(scheduled, 0)::bigint as scheduled, coalesce(blocked, 0)::bigint as blocked,
        coalesce(failed, 0)::bigint as failed, {now} - (
            select job.turn + job.priority::bigint * {priority_step}
@@ -198,8 +289,9 @@ select queue.queue, queue.paused, coalesce(ready, 0)::bigint as ready, coalesce(
                select turn, seq, priority from {schema}.job
                where seq = (select seq from {schema}.ready where lane_id = lane.lane_id order by turn, seq limit 1) limit 1
            ) as job
-           where lane.queue = queue.queue order by job.turn, job.seq limit 1
+           where lane.task = known.task order by job.turn, job.seq limit 1
        ) as due
-from {schema}.queue as queue
-left join counted on counted.queue = queue.queue
-order by queue.queue;
+from (select task from {schema}.lane union select task from {schema}.task) as known
+left join {schema}.task as task on task.task = known.task
+left join counted on counted.task = known.task
+order by known.task;

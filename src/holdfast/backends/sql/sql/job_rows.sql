@@ -16,10 +16,11 @@ select job.id::text as id, job.seq, job.lane_id, lane.queue, lane.task, job.orde
        job.priority, job.max_attempts, job.turn,
        coalesce(running.attempt, completed.attempt, failed.attempt, cancelled.attempt, ready.attempt,
                 blocked.attempt, scheduled.attempt, 0) as attempt,
-       coalesce(running.excused, ready.excused, blocked.excused, scheduled.excused, 0) as excused,
+       coalesce(running.excused, failed.excused, cancelled.excused, ready.excused, blocked.excused, scheduled.excused,
+                0) as excused,
        coalesce(running.interrupted, ready.interrupted, blocked.interrupted, scheduled.interrupted, 0) as interrupted,
        coalesce(running.lost, failed.lost, cancelled.lost, ready.lost, blocked.lost, scheduled.lost, 0) as lost,
-       coalesce(running.keyed, ready.keyed, scheduled.keyed, false) as keyed,
+       coalesce(running.followed, ready.followed, scheduled.followed, blocked.followed, false) as followed,
        coalesce(scheduled.retrying, false) as retrying, coalesce(running.isolated, false) as isolated,
        coalesce(running.cancel_asked, false) as cancel_asked, running.cancel_reason,
        coalesce(running.fence, 0) as fence, running.worker_id, running.started_at, running.lease_span,
@@ -35,12 +36,10 @@ left join lateral (
     select * from {schema}.scheduled
     where run_at = job.turn + job.priority::bigint * {priority_step} and seq = job.seq for update
 ) as scheduled on true
-left join lateral (
-    select * from {schema}.blocked where job.order_key is not null and seq = job.seq for update
-) as blocked on true
+left join lateral (select * from {schema}.blocked where seq = job.seq for update) as blocked on true
 left join lateral (select * from {schema}.failed where seq = job.seq for update) as failed on true
 left join lateral (select * from {schema}.cancelled where seq = job.seq for update) as cancelled on true
-left join {schema}.completed as completed on completed.seq = job.seq
+left join lateral (select * from {schema}.completed where seq = job.seq for update) as completed on true
 where job.id = :id::uuid;
 
 -- name: ids_by_seq
@@ -65,20 +64,20 @@ delete from {schema}.failed where seq = :seq;
 delete from {schema}.cancelled where seq = :seq;
 
 -- name: put_ready
-insert into {schema}.ready (lane_id, turn, seq, attempt, excused, interrupted, lost, keyed)
-values (:lane_id, :turn, :seq, :attempt, :excused, :interrupted, :lost, :keyed);
+insert into {schema}.ready (lane_id, turn, seq, attempt, excused, interrupted, lost, followed)
+values (:lane_id, :turn, :seq, :attempt, :excused, :interrupted, :lost, :followed);
 
 -- name: put_scheduled
-insert into {schema}.scheduled (run_at, seq, retrying, attempt, excused, interrupted, lost, keyed)
-values (:run_at, :seq, :retrying, :attempt, :excused, :interrupted, :lost, :keyed);
+insert into {schema}.scheduled (run_at, seq, retrying, attempt, excused, interrupted, lost, followed)
+values (:run_at, :seq, :retrying, :attempt, :excused, :interrupted, :lost, :followed);
 
 -- name: put_failed
-insert into {schema}.failed (seq, attempt, lost, finished_at, reason)
-values (:seq, :attempt, :lost, :finished_at, :reason);
+insert into {schema}.failed (seq, attempt, excused, lost, finished_at, reason)
+values (:seq, :attempt, :excused, :lost, :finished_at, :reason);
 
 -- name: put_cancelled
-insert into {schema}.cancelled (seq, attempt, lost, finished_at, reason)
-values (:seq, :attempt, :lost, :finished_at, :reason);
+insert into {schema}.cancelled (seq, attempt, excused, lost, finished_at, reason)
+values (:seq, :attempt, :excused, :lost, :finished_at, :reason);
 
 -- name: set_turns
 update {schema}.job set turn = :turn where seq = :seq;

@@ -28,8 +28,9 @@ select exists (
 ) as found;
 
 -- name: worker_heartbeat
-insert into {schema}.worker (worker_id, heartbeat, started_at, heartbeat_at)
-select :worker_id, :heartbeat, now, now from (select {now} as now) as instant where true
+-- A worker's tasks never change, and may be many: only the first heartbeat writes them.
+insert into {schema}.worker (worker_id, heartbeat, tasks, started_at, heartbeat_at)
+select :worker_id, :heartbeat, :tasks::text, now, now from (select {now} as now) as instant where true
 on conflict (worker_id) do update set heartbeat = excluded.heartbeat, heartbeat_at = excluded.heartbeat_at;
 
 -- name: forget_worker

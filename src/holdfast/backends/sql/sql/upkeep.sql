@@ -1,14 +1,32 @@
 -- Pruning and queues.
 
 -- name: next_due
-select greatest(0, run_at - {now}) as wait from {schema}.scheduled order by run_at, seq limit 1;
+select (select greatest(0, run_at - {now}) from {schema}.scheduled order by run_at, seq limit 1) as wait,
+       (select 1 from {schema}.parent_change limit 1) is not null as parents_changed;
 
 -- name: old_failed
--- `(select {now})` is one constant instant, which an index scan can use as its bound; a volatile clock cannot.
-select seq from {schema}.failed where finished_at <= (select {now}) - :keep order by finished_at limit :limit;
+-- `(select {now})` is one constant instant, which an index scan can use as its bound; a volatile clock cannot. Parents of
+-- jobs that have not ended are passed over here, too: however many there are, older and younger jobs are pruned.
+select ended.seq from {schema}.failed as ended
+where ended.finished_at <= (select {now}) - :keep
+  and (select 1 from {schema}.parent_link as link
+       where link.parent_seq = ended.seq
+         and (select 1 from {schema}.completed as child where child.seq = link.child_seq limit 1) is null
+         and (select 1 from {schema}.failed as child where child.seq = link.child_seq limit 1) is null
+         and (select 1 from {schema}.cancelled as child where child.seq = link.child_seq limit 1) is null
+       limit 1) is null
+order by ended.finished_at limit :limit;
 
 -- name: old_cancelled
-select seq from {schema}.cancelled where finished_at <= (select {now}) - :keep order by finished_at limit :limit;
+select ended.seq from {schema}.cancelled as ended
+where ended.finished_at <= (select {now}) - :keep
+  and (select 1 from {schema}.parent_link as link
+       where link.parent_seq = ended.seq
+         and (select 1 from {schema}.completed as child where child.seq = link.child_seq limit 1) is null
+         and (select 1 from {schema}.failed as child where child.seq = link.child_seq limit 1) is null
+         and (select 1 from {schema}.cancelled as child where child.seq = link.child_seq limit 1) is null
+       limit 1) is null
+order by ended.finished_at limit :limit;
 
 -- name: prune_completed
 delete from {schema}.completed where seq = any(array(select unnest(:seqs::bigint[])));
@@ -29,23 +47,55 @@ delete from {schema}.job where seq = any(array(select unnest(:seqs::bigint[])));
 delete from {schema}.worker where heartbeat_at < {now} - :keep;
 
 -- name: lock_completed
-select seq from {schema}.completed
-where seq = any(array(select unnest(:seqs::bigint[]))) and finished_at <= {now} - :keep
-order by seq for update;
+-- Without parents of jobs that have not ended. `is_child`: the job has links to parents.
+select ended.seq,
+       (select 1 from {schema}.parent_link as link where link.child_seq = ended.seq limit 1) is not null as is_child
+from {schema}.completed as ended
+where ended.seq = any(array(select unnest(:seqs::bigint[]))) and ended.finished_at <= {now} - :keep
+  and (select 1 from {schema}.parent_link as link
+       where link.parent_seq = ended.seq
+         and (select 1 from {schema}.completed as child where child.seq = link.child_seq limit 1) is null
+         and (select 1 from {schema}.failed as child where child.seq = link.child_seq limit 1) is null
+         and (select 1 from {schema}.cancelled as child where child.seq = link.child_seq limit 1) is null
+       limit 1) is null
+order by ended.seq for update;
 
 -- name: lock_failed
-select seq from {schema}.failed
-where seq = any(array(select unnest(:seqs::bigint[]))) and finished_at <= {now} - :keep
-order by seq for update;
+select ended.seq,
+       (select 1 from {schema}.parent_link as link where link.child_seq = ended.seq limit 1) is not null as is_child
+from {schema}.failed as ended
+where ended.seq = any(array(select unnest(:seqs::bigint[]))) and ended.finished_at <= {now} - :keep
+  and (select 1 from {schema}.parent_link as link
+       where link.parent_seq = ended.seq
+         and (select 1 from {schema}.completed as child where child.seq = link.child_seq limit 1) is null
+         and (select 1 from {schema}.failed as child where child.seq = link.child_seq limit 1) is null
+         and (select 1 from {schema}.cancelled as child where child.seq = link.child_seq limit 1) is null
+       limit 1) is null
+order by ended.seq for update;
 
 -- name: lock_cancelled
-select seq from {schema}.cancelled
-where seq = any(array(select unnest(:seqs::bigint[]))) and finished_at <= {now} - :keep
-order by seq for update;
+select ended.seq,
+       (select 1 from {schema}.parent_link as link where link.child_seq = ended.seq limit 1) is not null as is_child
+from {schema}.cancelled as ended
+where ended.seq = any(array(select unnest(:seqs::bigint[]))) and ended.finished_at <= {now} - :keep
+  and (select 1 from {schema}.parent_link as link
+       where link.parent_seq = ended.seq
+         and (select 1 from {schema}.completed as child where child.seq = link.child_seq limit 1) is null
+         and (select 1 from {schema}.failed as child where child.seq = link.child_seq limit 1) is null
+         and (select 1 from {schema}.cancelled as child where child.seq = link.child_seq limit 1) is null
+       limit 1) is null
+order by ended.seq for update;
 
 -- name: pause
 insert into {schema}.queue as known (queue, paused) values (:queue, true)
 on conflict (queue) do update set paused = true where not known.paused;
+
+-- name: pause_task
+insert into {schema}.task as known (task, paused) values (:task, true)
+on conflict (task) do update set paused = true where not known.paused;
+
+-- name: resume_task
+update {schema}.task set paused = false where task = :task and paused;
 
 -- name: resume
 update {schema}.queue set paused = false where queue = :queue and paused;

@@ -2,8 +2,11 @@
 
 -- name: job_body
 -- As bytes: a job with damaged text must still be shown.
-select cast(job.payload as blob) as payload, cast(job.headers as blob) as headers, job.timeout, completed.result
-from holdfast_job as job left join holdfast_completed as completed on completed.seq = job.seq where job.seq = :seq;
+select cast(job.payload as blob) as payload, cast(job.headers as blob) as headers, job.timeout, completed.result,
+       kept.unique_key
+from holdfast_job as job left join holdfast_completed as completed on completed.seq = job.seq
+left join holdfast_unique_job as kept on kept.id = job.id
+where job.seq = :seq;
 
 -- name: list_ready
 -- Each lane in the order in which its jobs will be claimed, merged.
@@ -32,34 +35,43 @@ from holdfast_count join holdfast_lane as lane using (lane_id)
 where minute_at >= :now - :since group by lane.queue, lane.task order by lane.queue, lane.task;
 
 -- name: outstanding
-select 'ready' as state, lane.queue, lane.task, queue.paused, state.number
+with lanes as materialized (
+    select lane.lane_id, lane.queue, lane.task, queue.paused, coalesce(task.paused, 0) as task_paused
+    from holdfast_lane as lane
+    join holdfast_queue as queue on queue.queue = lane.queue
+    left join holdfast_task as task on task.task = lane.task
+)
+select 'ready' as state, lane.queue, lane.task, lane.paused or lane.task_paused as paused, state.number
 from (select lane_id, count(*) as number from holdfast_ready group by lane_id) as state
-join holdfast_lane as lane on lane.lane_id = state.lane_id
-join holdfast_queue as queue on queue.queue = lane.queue
+join lanes as lane on lane.lane_id = state.lane_id
 union all
-select case when state.retrying then 'retrying' else 'delayed' end, lane.queue, lane.task, queue.paused, count(*)
+select case when state.retrying then 'retrying' else 'delayed' end, lane.queue, lane.task,
+       lane.paused or lane.task_paused, count(*)
 from holdfast_scheduled as state
 cross join holdfast_job as job on job.seq = state.seq
-cross join holdfast_lane as lane on lane.lane_id = job.lane_id
-join holdfast_queue as queue on queue.queue = lane.queue
-group by state.retrying, lane.queue, lane.task, queue.paused
+cross join lanes as lane on lane.lane_id = job.lane_id
+group by state.retrying, lane.lane_id
 union all
 select 'running', lane.queue, lane.task, 0, count(*)
 from holdfast_running as state join holdfast_lane as lane on lane.lane_id = state.lane_id
 group by lane.queue, lane.task
 union all
--- Waiting jobs count like the heads of their order keys, under the task of the head.
+-- Waiting jobs count like the heads of their order keys, under the task of the head. A head that runs is not held back
+-- by the pause of its task, and the next one may be of another task.
 select case
-           when exists (select 1 from holdfast_running where seq = head.seq) then 'behind running'
+           when running.seq is not null then 'behind running'
            when exists (
                select 1 from holdfast_scheduled
                where run_at = head.turn + head.priority * :priority_step and seq = head.seq and not retrying
            ) then 'delayed'
            else 'blocked'
        end,
-       keys.queue, lane.task, queue.paused, state.number
+       keys.queue, lane.task, lane.paused or (lane.task_paused and running.seq is null), state.number
 from (select key_id, count(*) as number from holdfast_blocked group by key_id) as state
 cross join holdfast_key_head as keys on keys.key_id = state.key_id
 cross join holdfast_job as head on head.seq = keys.head_seq
-cross join holdfast_lane as lane on lane.lane_id = head.lane_id
-join holdfast_queue as queue on queue.queue = keys.queue;
+cross join lanes as lane on lane.lane_id = head.lane_id
+left join holdfast_running as running on running.seq = head.seq
+union all
+-- Ended parents whose children are still to be decided.
+select 'undecided', '', '', 0, count(*) from holdfast_parent_change having count(*) > 0;

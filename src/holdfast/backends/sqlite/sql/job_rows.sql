@@ -6,7 +6,7 @@
 -- lists cannot be joined by their indexes without a scan of one for each element of the other.)
 select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state,
        job.priority, job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted,
-       running.lost, running.keyed, 0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason,
+       running.lost, running.followed, 0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason,
        running.fence, running.worker_id, running.started_at, running.lease_span, null as finished_at, null as reason,
        0 as held, :now as token
 from json_each(:seqs) as given
@@ -18,7 +18,7 @@ where running.fence in (select value from json_each(:fences));
 -- name: lock_expired
 select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state,
        job.priority, job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted,
-       running.lost, running.keyed, 0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason,
+       running.lost, running.followed, 0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason,
        running.fence, running.worker_id, running.started_at, running.lease_span, null as finished_at, null as reason,
        (select count(*) from holdfast_running where worker_id = running.worker_id) as held, :now as token
 from (
@@ -32,7 +32,7 @@ cross join holdfast_lane as lane on lane.lane_id = job.lane_id;
 -- name: lock_of_worker
 select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state,
        job.priority, job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted,
-       running.lost, running.keyed, 0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason,
+       running.lost, running.followed, 0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason,
        running.fence, running.worker_id, running.started_at, running.lease_span, null as finished_at, null as reason,
        (select count(*) from holdfast_running where worker_id = running.worker_id) as held, :now as token
 from (

@@ -31,17 +31,26 @@ select turn + priority * :priority_step, seq, 0 from holdfast_job
 where seq > :after and order_key is null and turn + priority * :priority_step > :now;
 
 -- name: claimable_lanes
--- The lanes that a worker may claim from, each with the turn of its first job; without empty lanes.
-select lane_id, queue, task, head from (
+-- The lanes that a worker may claim from, each with the turn of its first job, and whether limits concern it; without
+-- empty lanes.
+select lane_id, queue, task, head, is_limited from (
     select lane_id, lane.queue as queue, task,
-           (select turn from holdfast_ready where lane_id = lane.lane_id order by turn, seq limit 1) as head
+           (select turn from holdfast_ready where lane_id = lane.lane_id order by turn, seq limit 1) as head,
+           max_running is not null or rate_jobs is not null or exists (
+               select 1 from holdfast_task
+               where task = lane.task and (max_running is not null or rate_jobs is not null)
+           ) as is_limited
     from holdfast_lane as lane
     join holdfast_queue using (queue)
     where paused = 0
+      and not exists (select 1 from holdfast_task where task = lane.task and paused)
       and task in (select value from json_each(:tasks))
       and (:queues is null or lane.queue in (select value from json_each(:queues)))
 ) where head is not null
 order by head;
+
+-- name: front_places
+select turn, seq, lane_id from holdfast_ready where lane_id = :lane_id order by turn, seq limit :limit;
 
 -- name: take_fence
 update holdfast_meta set fence = fence + 1 where only_row = 1 returning fence;
@@ -79,10 +88,10 @@ order by front.turn, front.seq;
 -- The rows up to (turn, seq) are exactly those that front_of_lane has read: the write lock is held in between.
 insert into holdfast_running (
     seq, lane_id, fence, worker_id, lease_until, lease_span, started_at, attempt, excused, interrupted, lost, isolated,
-    keyed
+    followed
 )
 select seq, lane_id, :fence, :worker_id, :now + :span, :span, :now, attempt + 1, excused, interrupted, lost,
-       lost > 0 and :isolates, keyed
+       lost > 0 and :isolates, followed
 from holdfast_ready
 where lane_id = :lane_id and (turn, seq) <= (:turn, :seq);
 
@@ -111,9 +120,9 @@ on conflict (minute_at, lane_id) do update
 set completed = completed + excluded.completed, run_time = run_time + excluded.run_time;
 
 -- name: leave_completed
-delete from holdfast_running where seq in (select value from json_each(:seqs)) and fence = :fence and keyed = :keyed;
+delete from holdfast_running where seq in (select value from json_each(:seqs)) and fence = :fence and followed = :followed;
 
 -- name: due_jobs
-select scheduled.run_at, scheduled.seq, job.lane_id, job.turn, attempt, excused, interrupted, lost, keyed
+select scheduled.run_at, scheduled.seq, job.lane_id, job.turn, attempt, excused, interrupted, lost, followed
 from (select * from holdfast_scheduled where run_at <= :now order by run_at, seq limit :limit) as scheduled
 cross join holdfast_job as job on job.seq = scheduled.seq;

@@ -14,6 +14,12 @@ where seq in (select value from json_each(:seqs));
 select json_group_array(seq) from holdfast_running
 where cancel_asked = 1 and seq in (select value from json_each(:seqs));
 
+-- name: lock_batch
+-- For a transaction over many jobs. May also return a pair of the seq of one lease and the fence of another: the caller
+-- compares the pairs.
+select seq, fence from json_each(:seqs) cross join holdfast_running on seq = value
+where fence in (select value from json_each(:fences));
+
 -- name: lock_lease
 -- For a handler's transaction, which holds the write lock: from here on the lease cannot be taken away.
 select seq from holdfast_running where seq = :seq and fence = :fence;

@@ -25,25 +25,26 @@ select state.key_id from holdfast_blocked as state
 where state.seq > :after and (select head_seq from holdfast_key_head where key_id = state.key_id) is null;
 
 -- name: lock_order_keys
--- The order keys of these jobs.
-select head.key_id, coalesce(head.head_seq, 0) as head_seq, job.seq
+-- The order keys of these jobs, and whether the jobs have children.
+select head.key_id, coalesce(head.head_seq, 0) as head_seq, job.seq,
+       (select 1 from holdfast_parent_link as link where link.parent_seq = job.seq limit 1) is not null as is_parent
 from json_each(:seqs) as given
 cross join holdfast_job as job on job.seq = given.value
 cross join holdfast_lane as lane on lane.lane_id = job.lane_id
-cross join holdfast_key_head as head on head.queue = lane.queue and head.order_key = job.order_key;
+left join holdfast_key_head as head on head.queue = lane.queue and head.order_key = job.order_key;
 
 -- name: next_place
 update holdfast_meta set seq = seq + 1 where only_row = 1;
 
 -- name: put_blocked
 -- At the end of its key: behind all jobs enqueued before.
-insert into holdfast_blocked (key_id, place, seq, attempt, excused, interrupted, lost)
-select :key_id, meta.seq, :seq, :attempt, :excused, :interrupted, :lost from holdfast_meta as meta where only_row = 1;
+insert into holdfast_blocked (key_id, place, seq, attempt, excused, interrupted, lost, followed)
+select :key_id, meta.seq, :seq, :attempt, :excused, :interrupted, :lost, :followed from holdfast_meta as meta where only_row = 1;
 
 -- name: first_blocked
 -- The first waiting job of each of these order keys.
 select state.key_id, state.seq, job.lane_id, job.turn, job.priority, state.attempt, state.excused, state.interrupted,
-       state.lost, :now as now, true as keyed, false as retrying
+       state.lost, :now as now, true as followed, false as retrying
 from json_each(:key_ids) as given
 cross join holdfast_blocked as state on state.key_id = given.value and state.place = (
     select place from holdfast_blocked where key_id = given.value order by place limit 1

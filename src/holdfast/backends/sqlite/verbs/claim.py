@@ -10,13 +10,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import msgspec
 
 from holdfast.backends.sqlite.connection import Tx, as_json
-from holdfast.model.instants import span_micros
+from holdfast.model.instants import MICROSECOND, span_micros
 from holdfast.model.job import LeasedJob
+from holdfast.model.limits import LanePlace, LimitUse, Shares, limits_of, next_wait, share_out, taken_by
 from holdfast.model.payload_limit import within
 from holdfast.store.values import Claim, ClaimRequest
 from holdfast.store.verbs.job_views import headers_of, readable
@@ -32,37 +33,82 @@ class _Row(LeasedJob, frozen=True, gc=False, array_like=True):
 
 
 _decode_lines = msgspec.json.Decoder(_Row).decode_lines
-Lane = tuple[int, str, str, int]  # lane_id, queue, task, turn of the first job
+Lane = tuple[int, str, str, int, int]  # lane_id, queue, task, turn of the first job, whether limits concern it
 
 
-def claimable(tx: Tx, request: ClaimRequest) -> list[Lane]:
-    """Return the lanes with jobs for this worker, ordered by first turn."""
+class Claimable(NamedTuple):
+    """The lanes to claim from, ordered by first turn, and how many jobs of each; without `limits` as many as wanted."""
+
+    lanes: list[Lane]
+    limits: Sequence[LimitUse] = ()
+    shares: Shares = Shares({}, frozenset(), is_held_back=False)
+
+    def claimed(self, jobs: Sequence[LeasedJob], *, is_cut: bool = False) -> Claim:
+        """Return what a claim of these jobs answers."""
+        if not self.limits:
+            return Claim(list(jobs), is_cut=is_cut)
+        taken = taken_by(((job.queue, job.task) for job in jobs), self.limits)
+        wait = next_wait(self.limits, taken, self.shares.refused)
+        return Claim(
+            list(jobs),
+            is_cut=is_cut,
+            is_limited=bool(self.shares.refused) or self.shares.is_held_back,
+            wait=None if wait is None else wait * MICROSECOND,
+        )
+
+
+def claimable(tx: Tx, request: ClaimRequest) -> Claimable:
+    """Return the lanes with jobs for this worker that no limit refuses."""
     queues = None if request.queues is None else as_json(request.queues)
-    return tx.rows("claimable_lanes", {"tasks": as_json(request.tasks), "queues": queues})
+    lanes: list[Lane] = tx.rows("claimable_lanes", {"tasks": as_json(request.tasks), "queues": queues})
+    if not any(lane[4] for lane in lanes):
+        return Claimable(lanes)
+    limits = [LimitUse(*row) for row in tx.rows("limits", {"now": tx.now})]
+    rooms = {use.key: use.room for use in limits}
+    front: list[LanePlace] = []
+    for lane_id, queue, task, *_ in lanes:
+        room = min((rooms[key] for key in limits_of(queue, task) if key in rooms), default=request.limit)
+        # One more than may be claimed: whether a limit refuses a job is part of the answer.
+        places = {"lane_id": lane_id, "limit": min(request.limit, room + 1)}
+        front += [LanePlace(*row) for row in tx.rows("front_places", places)]
+    slots = request.limit if request.slots is None else request.slots
+    names = {lane_id: (queue, task) for lane_id, queue, task, *_ in lanes}
+    shares = share_out(front, names, rooms, limit=request.limit, slots=slots)
+    return Claimable([lane for lane in lanes if shares.by_lane.get(lane[0])], limits, shares)
 
 
 def claim(tx: Tx, request: ClaimRequest) -> Claim:
     """Lease the first jobs by turn and seq over all lanes, all under one fence."""
-    lanes = claimable(tx, request)
-    if not lanes or request.limit < 1:
-        return Claim([])
+    found = claimable(tx, request)
+    if not found.lanes or request.limit < 1:
+        return found.claimed([])
+    lanes = found.lanes
     fence = int(tx.value("take_fence"))
-    jobs, is_cut = _front(tx, lanes, request, fence)
+    jobs, is_cut = _front(tx, found, request, fence)
     if not jobs:  # a damaged store: ready rows without jobs
         return Claim([])
     last = {(job.queue, job.task): job for job in jobs} if len(lanes) > 1 else {lanes[0][1:3]: jobs[-1]}
     span, isolates = span_micros(request.lease), int(request.isolates)
     lease = {"fence": fence, "worker_id": request.worker_id, "now": tx.now, "span": span, "isolates": isolates}
-    for lane_id, queue, task, _ in lanes:
+    for lane_id, queue, task, *_ in lanes:
         job = last.get((queue, task))
         if job is not None:
             bounds = {"lane_id": lane_id, "turn": job.turn, "seq": job.seq}
             tx.run("lease_front", {**bounds, **lease})
             tx.run("leave_front", bounds)
-    return Claim(cast("list[LeasedJob]", jobs), is_cut=is_cut)
+    _spend(tx, found.limits, jobs)
+    return found.claimed(jobs, is_cut=is_cut)
 
 
-def _front(tx: Tx, lanes: list[Lane], request: ClaimRequest, fence: int) -> tuple[list[_Row], bool]:
+def _spend(tx: Tx, limits: Sequence[LimitUse], jobs: Sequence[LeasedJob]) -> None:
+    taken = taken_by(((job.queue, job.task) for job in jobs), limits)
+    for use in limits:
+        if use.rate_jobs is not None and taken[use.key]:
+            statement = "spend_queue" if use.kind == "queue" else "spend_task"
+            tx.run(statement, {"name": use.name, "rate_at": use.rate_after(taken[use.key])})
+
+
+def _front(tx: Tx, found: Claimable, request: ClaimRequest, fence: int) -> tuple[list[_Row], bool]:
     """Merge the fronts of the lanes; a lane whose first job comes after the last one needed is not read.
 
     Returns the jobs, and whether there were more, but their payloads exceed `max_bytes`.
@@ -71,10 +117,11 @@ def _front(tx: Tx, lanes: list[Lane], request: ClaimRequest, fence: int) -> tupl
     size = 0  # at least that of the payloads
     bound = _NO_BOUND
     is_cut = False
-    for lane_id, queue, task, head in lanes:
+    for lane_id, queue, task, head, _ in found.lanes:
         if head > bound:
             break
-        stretch = {"lane_id": lane_id, "last_turn": bound, "limit": request.limit}
+        share = found.shares.by_lane.get(lane_id, request.limit)
+        stretch = {"lane_id": lane_id, "last_turn": bound, "limit": share}
         try:
             with tx.at_most(_most_text(request)):
                 text = tx.value("front_of_lane", {**stretch, "queue": queue, "task": task, "fence": fence})

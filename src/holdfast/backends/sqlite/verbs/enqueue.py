@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from holdfast.backends.sql.job_writes import count_row
 from holdfast.backends.sql.order_keys import bring_up
 from holdfast.backends.sqlite.connection import Tx, as_json
 from holdfast.backends.sqlite.execute import CONSTANTS, direct
-from holdfast.model.job import NewJob
+from holdfast.model.job import NewJob, parents_of
 from holdfast.model.turn import due_at, turn_of
 from holdfast.store.steps import Steps, became_ready
 
@@ -56,30 +56,38 @@ def _insert(tx: Tx, jobs: Sequence[NewJob]) -> Sequence[int]:
     lanes = Counter([(job.queue, job.task) for job in jobs])
     lane_ids = {lane: _lane(tx, *lane) for lane in lanes}
     turns = {priority: turn_of(now, priority) for priority in {job.priority for job in jobs}}
-    are_plain = all(job.delay is None and job.run_at is None and job.order_key is None for job in jobs)
-    bodies = (  # a generator, so that no list of rows is built
-        (
-            seq,
-            job.id,
-            lane_ids[job.queue, job.task],
-            job.payload,
-            as_json(job.headers) if job.headers else None,
-            job.priority,
-            job.max_attempts,
-            job.timeout,
-            now,
-            turns[job.priority] if are_plain else turn_of(due_at(job, now), job.priority),
-            job.order_key,
-        )
-        for seq, job in enumerate(jobs, after + 1)
-    )
-    tx.many("insert_job", bodies)
+    waiting = [(seq, job) for seq, job in enumerate(jobs, after + 1) if job.conditions and parents_of(job)]
+    are_plain = not waiting and all(job.delay is None and job.run_at is None and job.order_key is None for job in jobs)
+
+    def bodies(numbered: Iterable[tuple[int, NewJob]]) -> Iterator[tuple[object, ...]]:
+        for seq, job in numbered:  # a generator, so that no list of rows is built
+            yield (
+                seq,
+                job.id,
+                lane_ids[job.queue, job.task],
+                job.payload,
+                as_json(job.headers) if job.headers else None,
+                job.priority,
+                job.max_attempts,
+                job.timeout,
+                now,
+                turns[job.priority] if are_plain else turn_of(due_at(job, now), job.priority),
+                job.order_key,
+            )
+
+    seqs = {seq for seq, _ in waiting}
+    numbered = enumerate(jobs, after + 1)
+    tx.many("insert_job", bodies((seq, job) for seq, job in numbered if seq not in seqs) if seqs else bodies(numbered))
     new = {"after": after, "now": now, **CONSTANTS}
     for statement in _FILL_PLAIN if are_plain else _FILL:
         tx.run(statement, new)
     for lane, number in lanes.items():
         tx.run("count_events", count_row(now, lane_ids[lane], {"enqueued": number}))
-    return () if are_plain else sorted({key_id for (key_id,) in tx.rows("vacant_order_keys", new)})
+    vacant = () if are_plain else sorted({key_id for (key_id,) in tx.rows("vacant_order_keys", new)})
+    if waiting:  # after the others, which are moved to the tables of their states by the range of their seqs
+        tx.many("insert_job", bodies(waiting))
+        tx.run("new_to_waiting", {"seqs": as_json(sorted(seqs))})
+    return vacant
 
 
 def _lane(tx: Tx, queue: str, task: str) -> int:

@@ -42,6 +42,6 @@ def _complete(tx: Tx, fence: int, results: Mapping[int, str | None], done: Compl
     if completed < len(results):
         held_seqs = numbers(tx.value("held_under", lot))
         done.refused.update((seq, fence) for seq in results.keys() - held_seqs)
-    if tx.run("leave_completed", {**lot, "keyed": 0}) < completed:  # the remaining ones are heads of order keys
+    if tx.run("leave_completed", {**lot, "followed": 0}) < completed:  # the remaining ones are heads of order keys
         done.heads.extend(numbers(tx.value("held_under", lot)))
-        tx.run("leave_completed", {**lot, "keyed": 1})
+        tx.run("leave_completed", {**lot, "followed": 1})

@@ -1,0 +1,102 @@
+-- Unique keys. `claims` is a JSON list of objects. jobs.sql explains the query plans.
+--
+-- A key is decided on only by a transaction that has locked its row. A separate statement locks the rows: the next one
+-- has a newer snapshot, and sees the jobs of all transactions that it waited for. Keys are locked in the order of task
+-- and key, after rows of jobs that run or have ended, and before order keys and rows of jobs that wait.
+
+-- name: take_unique_keys
+-- Add the missing keys, and record their jobs. It waits for a transaction that has added one of them, and makes a caller's
+-- transaction with a stricter isolation level fail if such a key is newer than its snapshot.
+with added as (
+    insert into {schema}.unique_key (task, unique_key, id, unique_scope, until_at)
+    select task, unique_key, id, unique_scope, {now} + period
+    from unnest(
+        %(task)s::text[], %(unique_key)s::text[], %(id)s::uuid[], %(unique_scope)s::text[], %(period)s::bigint[]
+    ) as given (task, unique_key, id, unique_scope, period)
+    where %(again)s::boolean or (select seq from {schema}.job where job.id = given.id limit 1) is null
+    order by task collate "C", unique_key collate "C"
+    on conflict (task, unique_key) do nothing
+    returning id, task, unique_key, unique_scope
+)
+insert into {schema}.unique_job (id, task, unique_key, unique_scope) select * from added on conflict (id) do nothing;
+
+-- name: lock_unique_keys
+-- Those that existed. The caller sorts them, so that two such calls cannot deadlock.
+select 1 as locked
+from json_to_recordset(%(claims)s::json) as given (task text, unique_key text)
+cross join lateral (
+    select id from {schema}.unique_key where task = given.task and unique_key = given.unique_key for update
+) as held;
+
+-- name: unique_holders
+-- For each claim its key, the stage of the job that took it last, and whether the claim's own id is known.
+select given.task, given.unique_key, taken.id::text as id, taken.unique_scope, taken.until_at, taken.replaced_by::text as replaced_by,
+       case
+           when job.seq is null then null
+           when running.seq is not null then 'running'
+           when completed.seq is not null or failed.seq is not null or cancelled.seq is not null then 'ended'
+           else 'waiting'
+       end as stage,
+       case when own.seq is not null then given.id::text end as known, {now} as now
+from json_to_recordset(%(claims)s::json) as given (task text, unique_key text, id uuid)
+left join lateral (
+    select * from {schema}.unique_key where task = given.task and unique_key = given.unique_key limit 1
+) as taken on true
+left join lateral (select seq from {schema}.job where id = given.id limit 1) as own on true
+left join lateral (select seq from {schema}.job where id = taken.id limit 1) as job on true
+left join lateral (select seq from {schema}.running where seq = job.seq limit 1) as running on true
+left join lateral (select seq from {schema}.completed where seq = job.seq limit 1) as completed on true
+left join lateral (select seq from {schema}.failed where seq = job.seq limit 1) as failed on true
+left join lateral (select seq from {schema}.cancelled where seq = job.seq limit 1) as cancelled on true;
+
+-- name: hold_unique_keys
+-- The rows exist, and are locked: this finds each through the primary key.
+insert into {schema}.unique_key (task, unique_key, id, unique_scope, until_at, replaced_by)
+select * from unnest(
+    %(task)s::text[], %(unique_key)s::text[], %(id)s::uuid[], %(unique_scope)s::text[], %(until_at)s::bigint[],
+    %(replaced_by)s::uuid[]
+)
+on conflict (task, unique_key) do update
+set id = excluded.id, unique_scope = excluded.unique_scope, until_at = excluded.until_at, replaced_by = excluded.replaced_by;
+
+-- name: drop_unique_keys
+delete from {schema}.unique_key where ctid = any(array(
+    select old.place from unnest(%(task)s::text[], %(unique_key)s::text[], %(id)s::uuid[]) as given (task, unique_key, id)
+    cross join lateral (
+        select ctid as place from {schema}.unique_key
+        where task = given.task and unique_key = given.unique_key and id = given.id limit 1
+    ) as old
+));
+
+-- name: drop_keys_of_pruned
+-- Skips keys that another transaction has locked, which may be that of a slow handler: such a row says of a job that
+-- does not exist that it took the key, so the key is free, and the next job with it overwrites the row.
+delete from {schema}.unique_key where ctid = any(array(
+    select old.place from unnest(%(task)s::text[], %(unique_key)s::text[], %(id)s::uuid[]) as given (task, unique_key, id)
+    cross join lateral (
+        select ctid as place from {schema}.unique_key
+        where task = given.task and unique_key = given.unique_key and id = given.id and until_at is null limit 1
+        for update skip locked
+    ) as old
+));
+
+-- name: prune_unique_keys
+delete from {schema}.unique_key where ctid = any(array(
+    select ctid from {schema}.unique_key where until_at <= (select {now}) order by until_at limit %(limit)s
+    for update skip locked
+));
+
+-- name: add_unique_jobs
+insert into {schema}.unique_job (id, task, unique_key, unique_scope)
+select * from unnest(%(id)s::uuid[], %(task)s::text[], %(unique_key)s::text[], %(unique_scope)s::text[])
+on conflict (id) do nothing;
+
+-- name: drop_unique_jobs
+delete from {schema}.unique_job where id = any(array(select unnest(%(id)s::uuid[])));
+
+-- name: set_arguments
+update {schema}.job
+set payload = (%(payload)s::text[])[array_position(%(seq)s::bigint[], seq)],
+    payload_bytes = octet_length((%(payload)s::text[])[array_position(%(seq)s::bigint[], seq)]),
+    turn = (%(turn)s::bigint[])[array_position(%(seq)s::bigint[], seq)]
+where seq = any(array(select unnest(%(seq)s::bigint[])));

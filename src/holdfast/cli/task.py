@@ -1,0 +1,106 @@
+"""`holdfast task`: list, pause, resume and limit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.exit_errors import Noun, warn
+from holdfast.cli.json_output import json_option, queue_fields, show_json
+from holdfast.cli.limits import given_limit, limit_options, shown_limit
+from holdfast.cli.states import queue_state
+from holdfast.cli.table import Cell, Column, show_table
+from holdfast.cli.target import StoreTarget, store_options
+from holdfast.model.names import check_name
+from holdfast.runtime.unknown_queue import unknown_task
+from holdfast.store.values import TaskView
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
+
+_COLUMNS = (
+    Column("task", shrinks=True),
+    Column("state", coloured=True),
+    Column("ready", right=True),
+    Column("scheduled", right=True, hides_zero=True),
+    Column("blocked", right=True, hides_zero=True),
+    Column("running", right=True),
+    Column("failed", right=True),
+    Column("oldest", optional=True),
+    Column("limit", optional=True),
+)
+
+
+@click.group(cls=Noun)
+def task() -> None:
+    """List, pause, resume and limit tasks."""
+
+
+@task.command("list")
+@json_option
+@store_options
+def list_tasks(target: StoreTarget, *, as_json: bool) -> None:
+    """List all tasks: their jobs by state over all queues, and the age of the oldest ready job."""
+
+    async def look(app: App) -> list[TaskView]:
+        return list(await app.tasks.list())
+
+    found = target.run(look)
+    if as_json:
+        show_json({"tasks": [queue_fields(view) for view in found]})
+    elif not found:
+        click.echo("No tasks. The first job of a task makes it known.", err=True)
+    else:
+        show_table(_COLUMNS, [_row(view) for view in found])
+
+
+def _row(view: TaskView) -> tuple[Cell, ...]:
+    counts = (view.ready, view.scheduled, view.blocked, view.running, view.failed)
+    return (view.name, queue_state(view), *counts, view.oldest_ready, shown_limit(view.limit))
+
+
+@task.command()
+@click.argument("names", metavar="TASK...", nargs=-1, required=True)
+@store_options
+def pause(target: StoreTarget, *, names: tuple[str, ...]) -> None:
+    """Stop claims of the jobs of tasks, in every queue. Running jobs continue."""
+
+    async def change(app: App) -> None:
+        known = {view.name for view in await app.tasks.list()}.union(app.tasks.names)
+        for name in names:
+            changed = await app.backend.queues.pause_task(check_name("task", name))  # `app.tasks` would warn by a log
+            click.echo(f"{name} {'paused' if changed else 'was already paused'}")
+            if name not in known:
+                warn(unknown_task(name, known))
+
+    target.run(change)
+
+
+@task.command()
+@click.argument("names", metavar="TASK...", nargs=-1, required=True)
+@store_options
+def resume(target: StoreTarget, *, names: tuple[str, ...]) -> None:
+    """Allow claims of the jobs of tasks again."""
+
+    async def change(app: App) -> None:
+        for name in names:
+            changed = await app.tasks.resume(name)
+            click.echo(f"{name} {'resumed' if changed else 'was not paused'}")
+
+    target.run(change)
+
+
+@task.command("limit")
+@click.argument("name", metavar="TASK")
+@limit_options
+@store_options
+def set_limit(target: StoreTarget, *, name: str, **options: Any) -> None:
+    """Limit how many jobs of a task run at once, and at what rate they start, over all workers."""
+    limit = given_limit(**options)
+
+    async def change(app: App) -> None:
+        await app.tasks.limit(name, limit)
+        click.echo(f"{name} has no limit" if limit is None else f"{name} is limited: {shown_limit(limit)}")
+
+    target.run(change)

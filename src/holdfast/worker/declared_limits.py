@@ -1,0 +1,21 @@
+"""Writes the limits that the code declares, when a worker starts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from holdfast.model.limits import Limit, LimitKey
+from holdfast.store.backend import Backend
+
+DeclaredLimits = Mapping[LimitKey, Limit | None]
+_logger = logging.getLogger("holdfast.worker")
+
+
+async def open_with_limits(backend: Backend, limits: DeclaredLimits) -> None:
+    """Open the store, and write the limits that were changed in the code since the last time; others stay."""
+    await backend.open()
+    if not limits:
+        return
+    for key in await backend.queues.declare(limits):
+        _logger.info("the limit of %s %s is now %s, as the code declares", *key, limits[key] or "removed")

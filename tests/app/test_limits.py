@@ -1,0 +1,75 @@
+"""Limits in an app: declared in code, obeyed by workers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.app.work import run_all, working
+
+from holdfast import App, ConfigError, Limit
+
+
+async def test_no_more_handlers_run_at_once_than_the_limit_allows_and_all_run(app: App):
+    running = most = done = 0
+
+    @app.task(limit=Limit(running=2))
+    async def report(number: int) -> None:
+        nonlocal running, most, done
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.005)
+        running -= 1
+        done += 1
+
+    await asyncio.gather(*(report.enqueue(number=number) for number in range(12)))
+    await run_all(app)
+    assert (most, done) == (2, 12)
+
+
+async def test_a_slot_that_is_freed_is_used_at_once(app: App):
+    """Without the claim after each end, twenty jobs one by one would take twenty polls, here twenty minutes."""
+
+    @app.task(limit=Limit(running=1))
+    async def report(number: int) -> int:
+        return number
+
+    jobs = [await report.enqueue(number=number) for number in range(20)]
+    async with working(app, poll_interval=60):
+        assert [await job.result(timeout=20) for job in jobs] == list(range(20))
+
+
+async def test_a_worker_wakes_when_the_rate_allows_the_next_job(app: App):
+    @app.task(limit=Limit(rate="20/s", burst=2))
+    async def report(number: int) -> int:
+        return number
+
+    jobs = [await report.enqueue(number=number) for number in range(5)]
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    async with working(app, poll_interval=60):
+        assert [await job.result(timeout=20) for job in jobs] == list(range(5))
+    assert loop.time() - begun >= 3 * 0.05
+
+
+async def test_the_limits_of_the_code_are_written_when_a_worker_starts_and_an_operators_stay(app: App):
+    app.queue_limits["mail"] = Limit(running=7)
+
+    @app.task(queue="mail", limit=Limit(running=2))
+    async def report() -> None: ...
+
+    await run_all(app)
+    assert [view.limit for view in await app.queues.list()] == [Limit(running=7)]
+    assert [view.limit for view in await app.tasks.list()] == [Limit(running=2)]
+    await app.tasks.limit(report.name, Limit(running=1))
+    await app.queues.limit("mail", None)
+    await run_all(app)
+    assert [view.limit for view in await app.queues.list()] == [None]
+    assert [view.limit for view in await app.tasks.list()] == [Limit(running=1)]
+
+
+def test_what_is_no_limit_is_refused():
+    with pytest.raises(ConfigError, match="pass Limit"):
+        App("sqlite://", limits={"mail": 5})  # type: ignore[dict-item]
+    with pytest.raises(ConfigError, match="pass Limit"):
+        App("sqlite://").task(limit=5)(test_what_is_no_limit_is_refused)  # type: ignore[call-overload]
