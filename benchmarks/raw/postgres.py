@@ -124,7 +124,8 @@ def _prepare(connection: psycopg.Connection[Any], schema: str) -> None:
     connection.execute("select set_config('search_path', %s, false)", (schema,))
 
 
-async def _connect_async(target: str) -> psycopg.AsyncConnection[Any]:
+async def connect_async(target: str) -> psycopg.AsyncConnection[Any]:
+    """Connect for coroutines, with plans that keep to indexes."""
     conninfo, schema = split(target)
     connection: psycopg.AsyncConnection[Any] = await psycopg.AsyncConnection.connect(
         conninfo, autocommit=True, prepare_threshold=0
@@ -200,7 +201,7 @@ async def finish(connection: psycopg.AsyncConnection[Any], fence: int, seqs: lis
 
 async def overlapped(target: str) -> Drained:
     """Claim, handle and finish at once until nothing is ready."""
-    claimer, finisher = await _connect_async(target), await _connect_async(target)
+    claimer, finisher = await connect_async(target), await connect_async(target)
     claims = Claims(claimer, f"raw-{os.getpid()}")
     ready_to_go()
     handled = 0

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from benchmarks.bench import Bench
 from benchmarks.record import Record
-from benchmarks.scenarios import depth, drain, enqueue, held, latency, memory, streams
+from benchmarks.scenarios import depth, drain, effects, enqueue, held, latency, memory, streams
 
 Scenario = Callable[[Bench], list[Record]]
 
@@ -15,6 +15,8 @@ SCENARIOS: dict[str, Scenario] = {
     "enqueue.one": enqueue.one,
     "enqueue.sync_one": enqueue.sync_one,
     "enqueue.hundred": enqueue.hundred,
+    "enqueue.unique": enqueue.unique,
+    "enqueue.unique_one": enqueue.unique_one,
     "drain.one": drain.one,
     "drain.two": drain.two,
     "drain.held": held.held,
@@ -22,6 +24,9 @@ SCENARIOS: dict[str, Scenario] = {
     "latency": latency.latency,
     "claim.depth": depth.depth,
     "memory.drain": memory.drain,
+    "effects.batch100": effects.batch100,
+    "effects.single10": effects.single10,
+    "effects.single32": effects.single32,
     "append.batch": streams.append,
     "consume.batch": streams.consume,
     "streams.depth": streams.depth,

@@ -14,6 +14,7 @@ from benchmarks.stores import Inserter
 from holdfast import TaskHandle
 
 _CALLERS = 100
+_EACH_CALL = 1000
 
 
 def _ours(bench: Bench, count: int, enqueue: Callable[[TaskHandle[..., Any]], Awaitable[None]]) -> float:
@@ -108,6 +109,35 @@ def hundred(bench: Bench) -> list[Record]:
             lambda: _ours(bench, share * _CALLERS, together),
             lambda: one_rate(bench),
             unit="jobs/s",
+        )
+    ]
+
+
+def unique(bench: Bench) -> list[Record]:
+    """A thousand jobs in each call, each with a unique key that is free. `raw` is our own rate without keys."""
+    count = max(_EACH_CALL, bench.sizes.jobs // _EACH_CALL * _EACH_CALL)
+
+    def rate(**options: Any) -> float:
+        async def enqueue(task: TaskHandle[..., Any]) -> None:
+            chosen = task.options(**options)
+            for first in range(0, count, _EACH_CALL):
+                await chosen.enqueue_many([{"n": number} for number in range(first, first + _EACH_CALL)])
+
+        return _ours(bench, count, enqueue)
+
+    return [bench.compare("enqueue.unique", lambda: rate(unique=True), rate, unit="jobs/s")]
+
+
+def unique_one(bench: Bench) -> list[Record]:
+    """The same one by one."""
+    count = bench.sizes.single
+
+    async def enqueue(task: TaskHandle[..., Any]) -> None:
+        await _one_by_one(task.options(unique=True), range(count))
+
+    return [
+        bench.compare(
+            "enqueue.unique_one", lambda: _ours(bench, count, enqueue), lambda: one_rate(bench), unit="jobs/s"
         )
     ]
 
