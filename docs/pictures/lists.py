@@ -41,6 +41,7 @@ async def charge(order_id: int, note: str = "") -> str:
     return "charged"
 
 
+@app.schedule("30 2 * * MON-FRI", name="newsletter", timezone="Europe/Vienna", kwargs={"to": "everybody"})
 @app.task(queue="mails")
 async def send(to: str) -> None:
     pass
@@ -63,13 +64,18 @@ COMMANDS = (
     "job counts",
     "job show {failed}",
     "job show {failed} --show-args",
+    "job explain {failed}",
+    "job graph {failed}",
     "queue list",
+    "task list",
+    "schedule list",
     "lease list",
     "worker list",
     "consumer list",
     "consumer list --partitions",
     "consumer parked billing",
     "category list",
+    "event read companies",
     "node list",
     "leader show",
     "doctor",
@@ -79,7 +85,8 @@ COMMANDS = (
 
 async def fill(shop: Any) -> None:
     """Enqueue jobs and append events."""
-    await shop.charge.enqueue_many([{"order_id": number} for number in range(200)])
+    charged = await shop.charge.enqueue_many([{"order_id": number} for number in range(200)])
+    await shop.send.options(after=charged[167:169]).enqueue(to="user-167")  # order 167 fails
     await shop.send.options(delay=600).enqueue_many([{"to": f"user-{number}"} for number in range(3)])
     await shop.report.options(order_key="2026").enqueue_many([{"month": month} for month in range(1, 4)])
     for number in range(12):
@@ -94,7 +101,8 @@ async def failed_job(app: App) -> str:
         consumers = await app.consumers.list()
         parked = sum(consumer.parked for consumer in consumers)
         lag = sum(consumer.lag for consumer in consumers)
-        if completed + len(failed) == 200 and await app.leases() and parked and not lag:  # noqa: PLR2004
+        is_done = completed + len(failed) == 200 and parked and not lag  # noqa: PLR2004
+        if is_done and await app.leases() and len(await app.workers()) == 2:  # noqa: PLR2004
             return failed[0].id
         await asyncio.sleep(0.1)
 
@@ -160,7 +168,7 @@ def main() -> None:
         with worker(folder, "--worker-id", "web-1"), worker(folder, "--worker-id", "web-2") as second:
             failed = asyncio.run(prepare(folder))
             second.kill()
-            asyncio.run(wait_for_silence())
+            asyncio.run(asyncio.wait_for(wait_for_silence(), PATIENCE))
             take(COMMANDS, failed, to, folder)
 
 
