@@ -44,7 +44,9 @@ ONLY_POSTGRES = {
         add_lanes enqueue enqueue_one reserve_seqs copy_jobs copy_ready copy_scheduled take_order_keys enqueue_ordered
         set_heads drop_order_keys""",
     "claim: under the locks of limits": "lock_queue_limits lock_task_limits lane_fronts claim_shares",
-    "hot: one statement": "claim complete promote bring_up fetch commit_position_or_fail",
+    "hot: one statement": "claim complete promote bring_up fetch",
+    "the end of a handler's transaction, sent with its COMMIT": """
+        complete_or_fail complete_all_or_fail commit_position_or_fail""",
     "append: in two statements or by COPY": """
         lock_heads append_events append_event heads_and_clock stream_versions copy_events""",
     "rows that a silent client has locked": """
