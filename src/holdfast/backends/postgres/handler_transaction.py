@@ -34,12 +34,11 @@ from holdfast.errors import ConfigError, HoldfastError, TransactionExpired
 from holdfast.model.allocation import Grant
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import Lease
-from holdfast.model.outcome import Ending
+from holdfast.model.outcome import Completed, Ending
 from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTransaction, TransactionState
 from holdfast.store.steps import Place, Steps
 from holdfast.store.stream_values import Commit, CommitVerdict
 from holdfast.store.values import Finish, Verdict
-from holdfast.store.verbs.finish import only_completes
 
 T = TypeVar("T")
 _CANCEL_TIMEOUT = 5.0
@@ -209,10 +208,12 @@ class PostgresAsyncTransaction(PostgresTransaction):
 
     async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
         """Write the fenced outcomes; if all are completions of held jobs that none follows, commit at the same time."""
-        leases = {(finish.lease.seq, finish.lease.fence) for finish in finishes}
-        if self._may_be_followed or not only_completes(finishes) or not leases <= self.held:
+        leases = [(finish.lease.seq, finish.lease.fence) for finish in finishes]
+        results = [finish.outcome.result for finish in finishes if type(finish.outcome) is Completed]
+        each_once = 0 < len(results) == len(finishes) == len(self.held.intersection(leases))
+        if self._may_be_followed or not each_once:
             return await self.run(self._verbs.finish(finishes))
-        is_done = await self._commit_with(complete_all_or_fail(finishes))
+        is_done = await self._commit_with(complete_all_or_fail(leases, results))
         return [Verdict.DONE if is_done else Verdict.LOST] * len(finishes)
 
     @property

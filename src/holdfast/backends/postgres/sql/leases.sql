@@ -27,13 +27,13 @@ from given cross join lateral (
 -- name: lock_batch
 -- As `lock_lease`, for a transaction over many jobs. The caller sorts the leases, so that two such calls cannot deadlock.
 -- The timeout is set once: a subquery that refers to no row is run once.
-select running.seq, running.fence,
-       (select set_config('idle_in_transaction_session_timeout', %(milliseconds)s::text, true)), running.followed
+select running.seq, running.fence, running.followed
 from unnest(%(seqs)s::bigint[], %(fences)s::bigint[]) with ordinality as given (seq, fence, place)
 cross join lateral (
     select seq, fence, followed from {schema}.running where seq = given.seq and fence = given.fence limit 1
     for update
 ) as running
+where (select set_config('idle_in_transaction_session_timeout', %(milliseconds)s::text, true)) is not null
 order by given.place;
 
 -- name: lock_lease

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 
 import psycopg
 
-from holdfast.backends.postgres.verbs.finish import sorted_results
 from holdfast.backends.sql.steps import Ask, Numbers
 from holdfast.backends.sql.streams.consumers import grant_names, position_step
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
+from holdfast.store.job_rows import Key
 from holdfast.store.stream_values import Commit
-from holdfast.store.values import Finish
 
 
 def complete_or_fail(lease: Lease, result: str | None) -> Ask:
@@ -23,11 +22,11 @@ def complete_or_fail(lease: Lease, result: str | None) -> Ask:
     return Ask("complete_or_fail", {"seq": lease.seq, "fence": lease.fence, "result": result})
 
 
-def complete_all_or_fail(finishes: Sequence[Finish]) -> Ask:
+def complete_all_or_fail(leases: Sequence[Key], results: Sequence[str | None]) -> Ask:
     """Return the statement that completes many jobs that no other job follows: all of them, or none."""
-    ordered, results = sorted_results(finishes)
-    seqs, fences = Numbers(seq for seq, _ in ordered), Numbers(fence for _, fence in ordered)
-    return Ask("complete_all_or_fail", {"seqs": seqs, "fences": fences, "results": results})
+    seqs, fences = map(Numbers, zip(*leases, strict=True))
+    given = list(results) if any(results) else None
+    return Ask("complete_all_or_fail", {"seqs": seqs, "fences": fences, "results": given})
 
 
 def commit_or_fail(grant: Grant, step: Commit) -> Ask:

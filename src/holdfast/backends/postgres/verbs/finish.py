@@ -6,31 +6,23 @@ from collections.abc import Sequence
 
 from holdfast.backends.sql.steps import Numbers, rows
 from holdfast.model.outcome import Completed
-from holdfast.store.job_rows import CompletedRows, Key
+from holdfast.store.job_rows import CompletedRows
 from holdfast.store.steps import Steps
 from holdfast.store.values import Finish
 
 
 def complete_all(finishes: Sequence[Finish], *, followed: bool) -> Steps[CompletedRows]:
     """Complete the jobs whose leases are held; without `followed`, none if one of them is the head of an order key."""
-    ordered, results = sorted_results(finishes)
+    wanted = {(finish.lease.seq, finish.lease.fence): finish.outcome for finish in reversed(finishes)}
+    ordered = sorted(wanted)
+    results = [outcome.result if isinstance(outcome := wanted[key], Completed) else None for key in ordered]
     ((count, seqs, fences, heads),) = yield from rows(
         "complete",
         seqs=Numbers(seq for seq, _ in ordered),
         fences=Numbers(fence for _, fence in ordered),
-        results=results,
+        results=results if any(results) else None,
         number=len(ordered),
         followed=followed,
     )
-    refused: set[tuple[int, int]] = (
-        set() if count == len(ordered) else set(ordered).difference(zip(seqs, fences, strict=True))
-    )
+    refused: set[tuple[int, int]] = set() if count == len(ordered) else wanted.keys() - zip(seqs, fences, strict=True)
     return CompletedRows(refused, heads)
-
-
-def sorted_results(finishes: Sequence[Finish]) -> tuple[list[Key], list[str | None] | None]:
-    """Return the leases in the order in which rows are locked, and the result of each; None if there are no results."""
-    wanted = {(finish.lease.seq, finish.lease.fence): finish.outcome for finish in reversed(finishes)}
-    ordered = sorted(wanted)
-    results = [outcome.result if isinstance(outcome := wanted[key], Completed) else None for key in ordered]
-    return ordered, results if any(results) else None
