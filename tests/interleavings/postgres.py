@@ -26,9 +26,12 @@ from holdfast.backends.postgres.jobs import PostgresJobs
 from holdfast.backends.postgres.statements import TEMPLATES, Statements, transposed
 from holdfast.backends.postgres.verbs.extend import extend_many
 from holdfast.backends.sql.fenced_verbs import fenced_verbs
+from holdfast.backends.sql.schedule_rows import SqlScheduleRows
 from holdfast.backends.sql.steps import Ask, Asked, Each, Together, run
 from holdfast.model.job import Lease
 from holdfast.store.jobs import JobStore
+from holdfast.store.schedules import ScheduleStore
+from holdfast.store.schedules_over_rows import SchedulesOverRows
 from holdfast.store.steps import BecameReady, Steps
 from holdfast.store.values import Extension, Finish, Verdict
 from holdfast.store.verbs.finish import complete
@@ -78,7 +81,7 @@ class SteppingRunner:
         return await self._drive(verb())
 
     async def read(self, verb: Callable[[], Steps[T]]) -> T:
-        raise NotImplementedError
+        return await self._drive(verb())
 
     @asynccontextmanager
     async def together(self) -> AsyncIterator[None]:
@@ -162,13 +165,15 @@ class PostgresVerbs:
 
     def __init__(self, runner: SteppingRunner, whole: PostgresJobs) -> None:
         self._runner = runner
-        self.jobs: JobStore = PostgresJobs(
+        jobs = PostgresJobs(
             runner,
             PostgresJobRows(),
             lanes=whole._lanes,
             floors=Floors(),
             blockers=whole._blockers,  # what it asks is no step: it is a transaction by itself
         )
+        self.jobs: JobStore = jobs
+        self.schedules: ScheduleStore = SchedulesOverRows(runner, SqlScheduleRows(), jobs.inserter, lambda: None)
 
     async def extend_many(self, held: Sequence[Lease], duration: timedelta) -> Extension:
         return await self._runner.once(lambda: extend_many(held, duration))

@@ -12,7 +12,7 @@ from holdfast.model.turn import run_at_of
 STATES = ("ready", "scheduled", "blocked", "running", "completed", "failed", "cancelled")
 _TABLES = (
     *("job", *STATES, "key_head", "unique_key", "unique_job", "attempt", "tally", "minute_count"),
-    *("parent_link", "parent_change"),
+    *("parent_link", "parent_change", "schedule"),
 )
 COUNTS = ("enqueued", "completed", "retried", "failed", "cancelled", "lost")
 
@@ -184,7 +184,9 @@ def observed(rows: Rows) -> dict[str, Any]:
     waiting = [ids[row["seq"]] for row in sorted(rows["blocked"], key=lambda row: int(row["place"]))]
     # A key whose job is gone is free: its row may stay.
     keys = {(row["unique_key"], row["id"]) for row in rows["unique_key"] if row["id"] in seen}
-    return {"jobs": seen, "counts": counted, "waiting": waiting, "unique": keys}
+    columns = ("definition", "owner", "declared_at", "paused", "next_at", "last_at")
+    schedules = {row["name"]: tuple(row[column] for column in columns) for row in rows["schedule"]}
+    return {"jobs": seen, "counts": counted, "waiting": waiting, "unique": keys, "schedules": schedules}
 
 
 def _particulars(state: str, row: dict[str, Any]) -> dict[str, Any]:
