@@ -79,7 +79,7 @@ def test_no_sequence_of_schedules_tells_a_store_from_the_reference(store: str, t
 @pytest.mark.parametrize("store", STORES)
 def test_no_long_sequence_of_schedules_tells_a_store_from_the_reference(store: str, tmp_path: Path) -> None:
     machine = machine_for(store, tmp_path, SchedulesMachine)
-    run_state_machine_as_test(machine, settings=settings(max_examples=200, stateful_step_count=60))
+    run_state_machine_as_test(machine, settings=settings(max_examples=100, stateful_step_count=60))
 
 
 def test_the_machine_of_schedules_agrees_with_itself() -> None:
