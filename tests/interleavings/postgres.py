@@ -19,7 +19,6 @@ from psycopg.rows import tuple_row
 from tests.interleavings.orders import Footprint
 from tests.interleavings.stepping import BrokenOffError, RolledBackError, Side
 
-from holdfast.backends.postgres.claim_floor import Floors
 from holdfast.backends.postgres.error_map import is_conflict
 from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.jobs import PostgresJobs
@@ -29,6 +28,7 @@ from holdfast.backends.sql.fenced_verbs import fenced_verbs
 from holdfast.backends.sql.schedule_rows import SqlScheduleRows
 from holdfast.backends.sql.steps import Ask, Asked, Each, Together, run
 from holdfast.model.job import Lease
+from holdfast.store.claim_floor import Floors
 from holdfast.store.jobs import JobStore
 from holdfast.store.schedules import ScheduleStore
 from holdfast.store.schedules_over_rows import SchedulesOverRows

@@ -11,7 +11,6 @@ from functools import partial
 import psycopg
 
 from holdfast.backends.postgres.blockers import Blockers
-from holdfast.backends.postgres.claim_floor import Floors
 from holdfast.backends.postgres.lane_cache import Lanes
 from holdfast.backends.postgres.runners import runs_alone
 from holdfast.backends.postgres.verbs import claim as claiming
@@ -20,6 +19,7 @@ from holdfast.backends.postgres.verbs.finish import complete_all
 from holdfast.backends.sql.steps import rows
 from holdfast.model.conditions import Conditions
 from holdfast.model.job import NewJob
+from holdfast.store.claim_floor import Floors
 from holdfast.store.job_rows import JobRows
 from holdfast.store.jobs_over_rows import JobsOverRows
 from holdfast.store.steps import Runner, Steps
