@@ -11,6 +11,7 @@ import asyncio
 import importlib
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -106,7 +107,7 @@ COMMANDS = (
     "task pause send",
     "task limit send --running 1",
     "task resume send",
-    "schedule add sweep-{width} send --app shop:app --every 10m --arg to=null",
+    """schedule add sweep-{width} send --app shop:app --every 10m --arg 'to="all"'""",
     "schedule pause newsletter",
     "schedule list",
     "schedule resume newsletter",
@@ -195,7 +196,7 @@ def take(commands: Sequence[str], ids: dict[str, str], to: Path | None, folder: 
     for words in commands:
         for width in WIDTHS:
             title = f"holdfast {words.format(**short, width=width)}"
-            given = words.format(**ids, width=width).split()
+            given = shlex.split(words.format(**ids, width=width))
             lines = screen(record([*PROGRAM, *given], folder, width, codes=(0, 1)))  # 1: there was nothing to do
             if to is None:
                 print(f"\n$ {title}  ({width} columns)")  # noqa: T201
