@@ -128,4 +128,6 @@ def test_an_age_beyond_all_calendars_selects_nothing(shop):
     shop.enqueue()
     shop.fail()
     answer = shop.run("job", "delete", "--older-than", "999999d", "--yes").stderr
-    assert answer == "No jobs are completed or failed or cancelled.\n"
+    assert set(answer.removeprefix("No jobs are ").removesuffix(".\n").split(" or ")) == {
+        *("completed", "failed", "cancelled")
+    }
