@@ -69,6 +69,10 @@ class SteppingRunner:
         self._is_joined = False
         self._deadlock_timeout = FIRST_TO_WAIT
 
+    @property
+    def is_alone(self) -> bool:
+        return not self._is_joined
+
     async def once(self, verb: Callable[[], Steps[T]]) -> T:
         async with self._transaction():
             return await self._drive(verb())
