@@ -45,7 +45,9 @@ ONLY_POSTGRES = {
         set_heads drop_order_keys""",
     "unique keys, in one statement": "add_unique_keys enqueue_unique enqueue_unique_one",
     "claim: under the locks of limits": "lock_queue_limits lock_task_limits lane_fronts claim_shares",
-    "hot: one statement": "claim complete promote bring_up fetch commit_position_or_fail",
+    "hot: one statement": "claim complete promote bring_up fetch",
+    "the end of a handler's transaction, sent with its COMMIT": """
+        complete_or_fail complete_all_or_fail commit_position_or_fail""",
     "append: in two statements or by COPY": """
         lock_heads append_events append_event heads_and_clock stream_versions copy_events""",
     "rows that a silent client has locked": """

@@ -14,7 +14,7 @@ from holdfast.concurrency.priority_lock import PriorityLock
 from holdfast.concurrency.store_threads import store_thread_name
 from holdfast.model.isolation import Isolation
 from holdfast.store.fences import HandlersTransactions
-from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, opened, opened_blocking
+from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, Opened, opened_blocking
 from holdfast.store.steps import Place
 
 
@@ -37,7 +37,7 @@ class SqliteTransactions(HandlersTransactions):
         self, fence: FenceCheck, limit: timedelta, isolation: Isolation
     ) -> AbstractAsyncContextManager[SqliteTransaction]:
         del isolation  # with one writer at a time, every transaction is serializable
-        return opened(lambda: self._transaction(fence, limit, is_async=True))
+        return Opened(lambda: self._transaction(fence, limit, is_async=True))
 
     def open_blocking(  # noqa: D102
         self, fence: FenceCheck, limit: timedelta, isolation: Isolation

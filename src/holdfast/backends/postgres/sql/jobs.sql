@@ -334,3 +334,48 @@ select (select count(*) from gone),
        case when (select count(*) from gone) < %(number)s::bigint then array(select seq from gone) end,
        case when (select count(*) from gone) < %(number)s::bigint then array(select fence from gone) end,
        array(select seq from gone where followed union all select seq from held where followed and not %(followed)s::boolean);
+
+-- name: complete_or_fail
+-- The end of a handler's transaction, sent together with its COMMIT: if the lease is not held or another job follows this
+-- one, the statement must fail. Plain SQL cannot raise an error, so it casts a text that is no integer.
+with gone as (
+    delete from {schema}.running where seq = %(seq)s and fence = %(fence)s and not followed
+    returning seq, lane_id, fence, worker_id, attempt, started_at, {now} as now
+),
+written as (
+    insert into {schema}.completed (seq, fence, worker_id, attempt, started_at, finished_at, result, batch)
+    select seq, fence, worker_id, attempt, started_at, now, %(result)s::text, array[seq] from gone
+),
+counted as (
+    insert into {schema}.tally (minute_at, lane_id, completed, run_time)
+    select now - now %% {minute}, lane_id, 1, now - started_at from gone
+)
+select case when count(*) = 1 then 1 else ('holdfast: stale lease, ' || count(*) || ' rows')::integer end from gone;
+
+-- name: complete_all_or_fail
+-- The same for many jobs, whose rows this transaction has locked. A row that was deleted under another fence than the
+-- given one is not written, so the number is wrong and all is rolled back.
+with given as materialized (
+    select seq, fence, result
+    from unnest(%(seqs)s::bigint[], %(fences)s::bigint[], %(results)s::text[]) as given (seq, fence, result)
+),
+gone as (
+    delete from {schema}.running where seq = any(array(select seq from given)) and not followed
+    returning seq, lane_id, fence, worker_id, attempt, started_at
+),
+instant as materialized (select {now} as now),
+written as (
+    insert into {schema}.completed (seq, fence, worker_id, attempt, started_at, finished_at, result, batch)
+    select gone.seq, gone.fence, gone.worker_id, gone.attempt, gone.started_at, instant.now, given.result,
+           case when gone.seq = (select seq from given limit 1) then %(seqs)s::bigint[] end
+    from gone cross join instant join given on given.seq = gone.seq and gone.fence = given.fence
+    returning 1
+),
+counted as (
+    insert into {schema}.tally (minute_at, lane_id, completed, run_time)
+    select now - now %% {minute}, lane_id, count(*), sum(now - started_at) from gone cross join instant
+    group by now, lane_id
+)
+select case when count(*) = cardinality(%(seqs)s::bigint[]) then 1
+            else ('holdfast: stale lease, ' || count(*) || ' rows')::integer end
+from written;
