@@ -16,7 +16,6 @@ from functools import partial
 
 from holdfast.backends.postgres.blockers import Blockers
 from holdfast.backends.postgres.category_cache import Categories
-from holdfast.backends.postgres.claim_floor import Floors
 from holdfast.backends.postgres.extender import PostgresExtender
 from holdfast.backends.postgres.handler_transaction import PostgresPlace
 from holdfast.backends.postgres.job_rows import PostgresJobRows
@@ -37,6 +36,7 @@ from holdfast.backends.sql.schedule_rows import SqlScheduleRows
 from holdfast.backends.sql.streams.consumer_store import SqlConsumers
 from holdfast.store.backend_over_parts import BackendOverParts, StoreParts, StreamParts
 from holdfast.store.capabilities import Capabilities
+from holdfast.store.claim_floor import Floors
 from holdfast.store.jobs_over_rows import InsightOverRows, QueuesOverRows
 from holdfast.store.schedules_over_rows import SchedulesOverRows
 from holdfast.store.steps import Place, Runner

@@ -33,16 +33,18 @@ given as materialized (
     from instant cross join unnest(
         %(ids)s::uuid[], %(lane_ids)s::integer[], %(payloads)s::text[], %(headers)s::text[],
         %(priorities)s::integer[], %(max_attempts)s::integer[], %(timeouts)s::double precision[],
-        %(run_ats)s::bigint[], %(delays)s::bigint[]
-    ) with ordinality
-    as given (id, lane_id, payload, headers, priority, max_attempts, timeout, run_at, delay, place)
+        %(run_ats)s::bigint[], %(delays)s::bigint[], %(unique_keys)s::text[], %(unique_scopes)s::text[]
+    ) with ordinality as given (
+        id, lane_id, payload, headers, priority, max_attempts, timeout, run_at, delay, unique_key, unique_scope, place
+    )
 ),
 made as (
     insert into {schema}.job (
-        id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn, payload_bytes
+        id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn, payload_bytes,
+        unique_key, unique_scope
     )
     select id, lane_id, payload, headers, priority, max_attempts, timeout, now,
-           due_at - priority::bigint * {priority_step}, octet_length(payload)
+           due_at - priority::bigint * {priority_step}, octet_length(payload), unique_key, unique_scope
     from given order by place
     on conflict (id) do nothing
     returning seq, id, lane_id, turn, payload_bytes, turn + priority::bigint * {priority_step} as due_at
@@ -62,7 +64,7 @@ counted as (
 select id::text, lane_id, turn, seq, due_at <= now from made cross join instant;
 
 -- name: enqueue_one
--- The same for a single job, without arrays: its parameters take the driver less time.
+-- The same for a single job without a unique key, and without arrays: its parameters take the driver less time.
 with instant as materialized (select {now} as now),
 made as (
     insert into {schema}.job (
@@ -95,7 +97,8 @@ select {now}, array(select nextval('{schema}.job_seq') from generate_series(1, %
 
 -- name: copy_jobs
 copy {schema}.job (
-    seq, id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn, payload_bytes
+    seq, id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn, payload_bytes,
+    unique_key, unique_scope
 ) from stdin (format binary);
 
 -- name: copy_ready
