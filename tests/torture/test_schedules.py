@@ -7,17 +7,17 @@ from holdfast.torture.events import Takes
 from holdfast.torture.operator_events import ScheduleAdded, ScheduleRemoving
 
 
-def ticks(*seconds: float, until: float = 10, late: float = 0.1, ids: tuple[str, ...] = ()) -> Story:
+def ticks(*seconds: float, until: float = 10, late: float = 0.1) -> Story:
     """A schedule of every second, added at 1.5, whose jobs have these nominal times; removed some time later."""
     story = Story()
     story.called(1.4, call="ticks", takes=Takes.NOTHING)
     story.add(1.5, ScheduleAdded, schedule="ticks", sent_us=story.us(1.4), every_us=SECOND, process="producer-a-5")
     for number, nominal in enumerate(seconds, start=1):
-        job = ids[number - 1] if ids else f"j{number}"
+        job = f"j{number}"
         story.claimed(nominal + 0.5, job, fence=number)
         story.finished(nominal + 0.6, job, "completed", fence=number)
-        times = {"nominal_us": story.store_us(nominal), "enqueued_us": story.store_us(nominal + late)}
-        story.row(job, "completed", call="ticks", schedule="ticks", **times)
+        at, enqueued = story.store_us(nominal), story.store_us(nominal + late)
+        story.row(job, "completed", call="ticks", schedule="ticks", nominal_us=at, enqueued_us=enqueued)
     story.add(until, ScheduleRemoving, schedule="ticks", process="producer-a-5")
     return story.alive(until + 10)
 

@@ -152,7 +152,7 @@ OURS: Final = (
     Work(name="stumbling", weight=6, takes=Takes.NOTHING, draw=calls_of(stumbling)),
     Work(name="slow_transfer", weight=16, takes=Takes.TRANSACTION, draw=calls_of(slow_transfer)),
     Work(name="slow_transfer_in_thread", weight=3, takes=Takes.TRANSACTION, draw=calls_of(slow_transfer_in_thread)),
-    Work(name="slow_transfer_in_batches", weight=16, takes=Takes.TRANSACTION, draw=_batched),
+    Work(name="slow_transfer_in_batches", weight=30, takes=Takes.TRANSACTION, draw=_batched),
     Work(name="delayed", weight=4, takes=Takes.TRANSACTION, draw=_delayed),
     Work(name="telling", weight=20, takes=Takes.TRANSACTION, draw=calls_of(telling)),
 )
