@@ -152,7 +152,7 @@ OURS: Final = (
     Work(name="stumbling", weight=6, takes=Takes.NOTHING, draw=calls_of(stumbling)),
     Work(name="slow_transfer", weight=16, takes=Takes.TRANSACTION, draw=calls_of(slow_transfer)),
     Work(name="slow_transfer_in_thread", weight=3, takes=Takes.TRANSACTION, draw=calls_of(slow_transfer_in_thread)),
-    Work(name="slow_transfer_in_batches", weight=8, takes=Takes.TRANSACTION, draw=_batched),
+    Work(name="slow_transfer_in_batches", weight=30, takes=Takes.TRANSACTION, draw=_batched),
     Work(name="delayed", weight=4, takes=Takes.TRANSACTION, draw=_delayed),
     Work(name="telling", weight=20, takes=Takes.TRANSACTION, draw=calls_of(telling)),
 )
@@ -161,7 +161,7 @@ OURS: Final = (
 FEATURES: Final = {
     "I28": tuple(msgspec.structs.replace(work, weight=15) for work in graph.WORKS),
     "I29": (Work(name="slow_limited", weight=12, takes=Takes.TRANSACTION, draw=calls_of(slow_limited)),),
-    "I30": tuple(msgspec.structs.replace(work, weight=8, most=None) for work in ticking.WORKS),
+    "I30": tuple(msgspec.structs.replace(work, weight=25, most=None) for work in ticking.WORKS),
     "I31": tuple(msgspec.structs.replace(work, weight=25, most=None) for work in paced.WORKS),
 }
 """Works for the mutants that break these invariants: others would only wait for them."""
