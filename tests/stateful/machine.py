@@ -318,6 +318,14 @@ class StoreMachine(RuleBasedStateMachine):
             assert sum(state is not JobState.BLOCKED for state in states) == 1
 
     @invariant()
+    def of_each_limit_key_no_more_jobs_are_admitted_than_a_limit_that_never_changed_allows(self) -> None:
+        for key, limit in self.never_changed.items():
+            scopes = [record.limit_scope for record in self.model.records.values() if record.admission is not None]
+            for scope in set(scopes):
+                if scope is not None and scope[1] == key.name and limit.running is not None:
+                    assert scopes.count(scope) <= limit.running
+
+    @invariant()
     def a_child_starts_only_after_the_end_of_all_its_parents(self) -> None:
         for record in self.model.records.values():
             if record.waits:

@@ -228,6 +228,8 @@ class TaskView(msgspec.Struct, frozen=True):
     failed: int
     oldest_ready: timedelta | None
     limit: Limit | None = None
+    key_limit: Limit | None = None
+    """What it allows for each limit key of its jobs."""
 
 
 class LeaseView(msgspec.Struct, frozen=True):

@@ -53,8 +53,8 @@ class PostgresJobs(JobsOverRows):
         if not jobs:
             return []
         lanes = await self._lanes.of(jobs)
-        if any(job.order_key is not None for job in jobs):
-            return await self._runner.write(partial(enqueuing.insert_any, jobs, lanes))
+        if any(job.order_key is not None or job.limit_key is not None for job in jobs):
+            return await self._runner.write(partial(enqueuing.insert_any, jobs, lanes, joins=self._joins))
         if len(jobs) >= COPY_FROM and runs_alone(self._runner):
             try:
                 return await self._runner.write(lambda: enqueuing.copy(jobs, lanes))
@@ -76,7 +76,12 @@ class PostgresJobs(JobsOverRows):
         return await super().enqueue(jobs)
 
     async def inserter(self, jobs: Sequence[NewJob]) -> Insert:  # noqa: D102
-        return partial(enqueuing.insert_any, lanes=await self._lanes.of(jobs))
+        return partial(enqueuing.insert_any, lanes=await self._lanes.of(jobs), joins=self._joins)
+
+    @property
+    def _joins(self) -> bool:
+        """Whether the next verb runs in a transaction that others keep open: of a handler or a caller."""
+        return not runs_alone(self._runner)
 
     async def claim(self, request: ClaimRequest) -> Claim:  # noqa: D102
         if request.limit < 1 or not request.tasks:
@@ -123,7 +128,12 @@ class PostgresJobs(JobsOverRows):
 
 def _can_be_copied(job: NewJob) -> bool:
     """Whether a job has a unique key and nothing else that the COPY does not know."""
-    return job.order_key is None and job.conditions is not None and job.conditions == Conditions(unique_of(job))
+    return (
+        job.order_key is None
+        and job.limit_key is None
+        and job.conditions is not None
+        and job.conditions == Conditions(unique_of(job))
+    )
 
 
 def facts(schema: str) -> Steps[dict[str, str]]:

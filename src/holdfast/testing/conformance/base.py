@@ -83,6 +83,7 @@ def a_job(
     delay: timedelta | None = None,
     run_at: datetime | None = None,
     job_id: str | None = None,
+    limit_key: str | None = None,
 ) -> NewJob:
     """Return a job to enqueue."""
     return NewJob(
@@ -94,6 +95,7 @@ def a_job(
         max_attempts=max_attempts,
         delay=delay,
         run_at=run_at,
+        limit_key=limit_key,
     )
 
 

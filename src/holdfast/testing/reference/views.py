@@ -190,6 +190,7 @@ def tasks(model: Reference) -> list[TaskView]:
             paused=name in model.paused_tasks,
             **_counted(model, inside),
             limit=model.limits.get(LimitKey("task", name)),
+            key_limit=model.limits.get(LimitKey("key", name)),
         )
         for name, inside in sorted(by_task.items())
     ]

@@ -91,6 +91,13 @@ left join lateral (
 ) as scheduled on true
 group by 1, 2, 3, 4
 union all
+-- Jobs that wait for a slot of their limit key.
+select 'blocked', lane.queue, lane.task, lane.paused or lane.task_paused, sum(state.number)::bigint
+from (select key_id, count(*) as number from {schema}.blocked where key_id < 0 group by key_id) as state
+cross join lateral (select lane_id from {schema}.limit_key where key_id = state.key_id limit 1) as keys
+join lanes as lane on lane.lane_id = keys.lane_id
+group by 2, 3, 4
+union all
 -- Ended parents whose children are still to be decided.
 select 'undecided', '', '', false, count(*) from {schema}.parent_change having count(*) > 0;
 

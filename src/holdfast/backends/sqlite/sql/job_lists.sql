@@ -73,5 +73,11 @@ cross join holdfast_job as head on head.seq = keys.head_seq
 cross join lanes as lane on lane.lane_id = head.lane_id
 left join holdfast_running as running on running.seq = head.seq
 union all
+-- Jobs that wait for a slot of their limit key.
+select 'blocked', lane.queue, lane.task, lane.paused or lane.task_paused, state.number
+from (select key_id, count(*) as number from holdfast_blocked where key_id < 0 group by key_id) as state
+cross join holdfast_limit_key as keys on keys.key_id = state.key_id
+cross join lanes as lane on lane.lane_id = keys.lane_id
+union all
 -- Ended parents whose children are still to be decided.
 select 'undecided', '', '', 0, count(*) from holdfast_parent_change having count(*) > 0;
