@@ -37,7 +37,8 @@ def _unique(key: str, scope: UniqueScope, on_conflict: OnConflict, period: timed
 conditions = st.builds(
     _unique, st.sampled_from(KEYS), st.sampled_from(UniqueScope), st.sampled_from(OnConflict), periods
 )
-LIMITED = (LimitKey("queue", QUEUES[0]), LimitKey("task", TASKS[0]), LimitKey("key", TASKS[0]), LimitKey("key", TASKS[1]))
+LIMITED = (LimitKey("queue", QUEUES[0]), LimitKey("task", TASKS[0]), LimitKey("key", TASKS[0]))
+ALWAYS = {LimitKey("key", TASKS[1]): Limit(running=2)}
 some_limits = st.sampled_from(
     [None, Limit(running=1), Limit(running=2), Limit(rate="1/s", burst=2), Limit(running=3, rate="7/m", burst=3)]
 )

@@ -17,7 +17,7 @@ import msgspec
 from holdfast.model.instants import MICROSECOND
 from holdfast.model.job import FINAL_STATES, JobState
 from holdfast.model.lease_rules import is_overdue
-from holdfast.model.limits import LimitUse
+from holdfast.model.limits import Limit, LimitUse
 
 _SOME: Final = 5  # jobs that a cause names
 MOST_AHEAD: Final = 10_000
@@ -82,6 +82,19 @@ class HolderFact(msgspec.Struct, frozen=True):
     worker_id: str
 
 
+class KeyFact(msgspec.Struct, frozen=True):
+    """The limit key of a job that waits for a slot; `admitted` jobs are ready or running, `holders` are some that run.
+
+    `until_at`: when the rate allows the next start; None if the end of a job does.
+    """
+
+    limit_key: str
+    limit: Limit | None
+    admitted: int
+    until_at: datetime | None
+    holders: tuple[HolderFact, ...]
+
+
 class ParentFact(msgspec.Struct, frozen=True):
     """A job for whose end the job waits, and that has not ended."""
 
@@ -95,7 +108,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What decides whether a job can run, read in one snapshot. `now` is the store's clock.
 
     `ahead` and `limits`, those of its queue and task, are read only for a job that may be claimed; `holders` only if a
-    limit has no free slot. `head` is the head of the order key for which a job waits.
+    limit has no free slot. `head` is the head of the order key for which a job waits, `key` the limit key in which it
+    waits.
     """
 
     job_id: str
@@ -118,6 +132,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     holders: Sequence[HolderFact] = ()
     parents: Sequence[ParentFact] = ()
     head: JobFacts | None = None
+    key: KeyFact | None = None
 
     @property
     def live(self) -> list[WorkerFact]:
@@ -231,6 +246,25 @@ class RateLimited(Cause, frozen=True, tag="rate_limited"):
     until_at: datetime
 
 
+class KeyLimitReached(Cause, frozen=True, tag="key_limit_reached"):
+    """The limit of its task allows no more jobs of its limit key at once; `admitted` run or are next to run."""
+
+    task: str
+    limit_key: str
+    most: int
+    admitted: int
+    holders: tuple[HolderFact, ...]
+
+
+class KeyRateLimited(Cause, frozen=True, tag="key_rate_limited"):
+    """The rate of its task allows no start of its limit key before `until_at`."""
+
+    task: str
+    limit_key: str
+    rate: str
+    until_at: datetime
+
+
 class WorkersBusy(Cause, frozen=True, tag="workers_busy"):
     """Every worker that can run it holds as many jobs as it runs at a time."""
 
@@ -315,16 +349,28 @@ def _unknown(facts: JobFacts) -> Cause | None:
     return TaskUnknown(facts.queue, facts.task, serving)
 
 
+def _key_full(facts: JobFacts) -> Cause | None:
+    key = facts.key
+    if key is None or key.limit is None:
+        return None
+    most, rate = key.limit.running, key.limit.rate
+    if most is not None and key.admitted >= most:
+        return KeyLimitReached(facts.task, key.limit_key, most, key.admitted, key.holders[:_SOME])
+    if rate is None or key.until_at is None:
+        return None
+    return KeyRateLimited(facts.task, key.limit_key, rate, key.until_at)
+
+
 def _full(facts: JobFacts) -> Cause | None:
     for use in facts.limits:
-        if use.max_running is not None and use.running >= use.max_running:
+        if use.kind != "key" and use.max_running is not None and use.running >= use.max_running:
             holders = tuple(job for job in facts.holders if getattr(job, use.kind) == use.name)
             return LimitReached(use.kind, use.name, use.max_running, use.running, holders[:_SOME])
     return None
 
 
 def _too_fast(facts: JobFacts) -> Cause | None:
-    waits = {use: use.wait_after(0) or 0 for use in facts.limits if use.rate_jobs is not None}
+    waits = {use: use.wait_after(0) or 0 for use in facts.limits if use.rate_jobs is not None and use.kind != "key"}
     longest = max(waits, key=waits.__getitem__, default=None)
     if longest is None or not waits[longest]:
         return None
@@ -358,6 +404,7 @@ _OBSTACLES: tuple[Callable[[JobFacts], Cause | None], ...] = (
     _paused,
     _unserved,
     _unknown,
+    _key_full,
     _full,
     _too_fast,
     _busy,

@@ -1,9 +1,9 @@
 """Limits per key: how many waiting jobs of a key are admitted, and when to look at it again.
 
 An admitted job is ready or running; at most `running` jobs of a key are admitted, so a claim needs no further check. A
-slot is freed by whatever ends the attempt: a job that waits for a retry has none. The rate counts starts, as for a queue
-or task: a job that is admitted and not yet claimed reserves its start, which is counted at the instant of the claim
-when the key is next looked at. So the rate holds for starts, however long a job waited for a worker.
+slot is freed by whatever ends the attempt: a job that waits for a retry has none. The rate counts starts, as for a
+queue or task: a job that is admitted and not yet claimed reserves its start, which is counted at the instant of the
+claim when the key is next looked at. So the rate holds for starts, however long a job waited for a worker.
 """
 
 from __future__ import annotations

@@ -205,11 +205,6 @@ def share_out(
     return Shares(shares, frozenset(refused), is_held_back)
 
 
-def spending(use: LimitUse) -> str | None:
-    """Return the statement that a claim uses the rate with; None if it has none."""
-    return f"spend_{use.kind}" if use.rate_jobs is not None and use.kind != "key" else None
-
-
 def taken_by(keys: Iterable[tuple[str, str]], uses: Sequence[LimitUse]) -> dict[LimitKey, int]:
     """Return how many of the claimed jobs, given by queue and task, each limit concerns."""
     counted = {use.key: 0 for use in uses}

@@ -287,6 +287,7 @@ class JobView(msgspec.Struct, frozen=True):
     reason: str | None = None
     order_key: str | None = None
     used_attempts: int | None = None
+    limit_key: str | None = None
 
 
 class JobDetails(msgspec.Struct, frozen=True):

@@ -42,4 +42,20 @@ LIMITS = (
         Sql(POSTGRES, "lane_fronts", "where not queue.paused", f"where {_WAIT}not queue.paused"),
         caught_by="I29",
     ),
+    mutant(
+        "limit_key_without_a_count",
+        SQLITE,
+        "jobs of a limit key are admitted as if none were ready or running",
+        Code("holdfast.backends.sql.limit_keys:_use", "admitted = key.counted + sum", "admitted = 0 * sum"),
+        caught_by="I29",
+    ),
+    mutant(
+        "limit_key_not_locked",
+        POSTGRES,
+        "concurrent enqueues of a limit key do not exclude each other (and others commit before this one has counted)",
+        Sql(POSTGRES, "add_limit_keys", "do update set rate_at = known.rate_at", "do nothing"),
+        Sql(POSTGRES, "lock_limit_keys", "for update", ""),
+        Sql(POSTGRES, "set_limit_key", "where ", f"where {_WAIT}"),
+        caught_by="I29",
+    ),
 )

@@ -15,6 +15,8 @@ from holdfast.model.explanation import (
     Explanation,
     HolderFact,
     HolderSilent,
+    KeyLimitReached,
+    KeyRateLimited,
     LimitReached,
     NextUp,
     NotDue,
@@ -79,6 +81,10 @@ CAUSES = {
     f"the limit of task charge, 1 job at once, is reached by {SHORT} on w1": LimitReached(
         "task", "charge", 1, 1, (HolderFact(ID, 7, "orders", "charge", "w1"),)
     ),
+    f"the limit of task charge per key, 2 jobs at once, is reached for key c-3 by {SHORT} on w1": KeyLimitReached(
+        "charge", "c-3", 2, 2, (HolderFact(ID, 7, "orders", "charge", "w1"),)
+    ),
+    "by the rate of task charge per key, 1/s, for key c-3": KeyRateLimited("charge", "c-3", "1/s", NOW),
     "by the rate of queue orders, 3/m": RateLimited("queue", "orders", "3/m", NOW + timedelta(seconds=20)),
     f"waits for the end of 9 jobs, {SHORT} (bill, running) and 8 more": WaitingForJobs(
         9, (ParentFact(ID, 7, "bill", is_running=True),)

@@ -24,8 +24,8 @@ NO_HEAD = 0
 class LockedKey(NamedTuple):
     """A locked order key (`lock_order_keys`), and the seq of the job for which it was locked.
 
-    `key_id` is None if the job has no key, or its key is gone. `is_parent`: the job has children. `is_limited`: it has a
-    limit key.
+    `key_id` is None if the job has no key, or its key is gone. `is_parent`: the job has children. `is_limited`: it
+    has a limit key.
     """
 
     key_id: int | None

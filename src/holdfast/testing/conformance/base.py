@@ -73,7 +73,7 @@ class Conformance:
                 pytest.skip(f"{backend.capabilities.store} lacks {need}: {reasons}")
 
 
-def a_job(
+def a_job(  # noqa: PLR0913 - the fields of a job
     queue: str = "default",
     *,
     task: str = "greet",

@@ -164,7 +164,9 @@ class TestKeyLimits(Conformance):
 
     async def test_the_end_of_a_job_in_a_key_releases_its_children(self, backend: Backend) -> None:
         first, second = await limited(backend, 2)
-        (child,) = await enqueue(backend, msgspec.structs.replace(a_job(), conditions=Conditions(after=(first, second))))
+        (child,) = await enqueue(
+            backend, msgspec.structs.replace(a_job(), conditions=Conditions(after=(first, second)))
+        )
         for _ in range(2):
             job = await claim_one(backend)
             await finish(backend, job.lease, OUTCOMES["completed"])

@@ -48,6 +48,7 @@ def job_view(record: ReferenceJob) -> JobView:
         worker_id=active.worker_id if active else None,
         reason=record.reason,
         order_key=new.order_key,
+        limit_key=new.limit_key,
         used_attempts=_used(record),
     )
 

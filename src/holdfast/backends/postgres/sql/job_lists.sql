@@ -10,7 +10,7 @@ where job.seq = %(seq)s;
 -- The lanes, each in claim order, merged.
 select job.id::text as id, job.seq, next.queue, next.task, 'ready' as state, job.priority, next.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null::bigint as started_at,
-       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key,
+       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key, job.limit_key,
        next.excused
 from (
     select lane.queue, lane.task, state.turn, state.seq, state.attempt, state.excused

@@ -10,7 +10,7 @@ from holdfast.backends.postgres.claim_floor import Place
 from holdfast.backends.sql.steps import Ask, Rows, records, rows, run, together
 from holdfast.model.instants import MICROSECOND, span_micros
 from holdfast.model.job import LeasedJob
-from holdfast.model.limits import LanePlace, LimitKey, LimitUse, Shares, next_wait, share_out, spending, taken_by
+from holdfast.model.limits import LanePlace, LimitKey, LimitUse, Shares, next_wait, share_out, taken_by
 from holdfast.store.steps import Steps
 from holdfast.store.values import Claim, ClaimRequest
 
@@ -73,7 +73,8 @@ def claim_limited(request: ClaimRequest) -> Steps[Claim]:
     taken = yield from _claim_shares(request, shares)
     counted = taken_by(((job.queue, job.task) for job in taken.jobs), uses)
     for use in uses:
-        if counted[use.key] and (statement := spending(use)):
+        if use.rate_jobs is not None and use.kind != "key" and counted[use.key]:
+            statement = "spend_queue" if use.kind == "queue" else "spend_task"
             yield from run(statement, name=use.name, rate_at=use.rate_after(counted[use.key]))
     wait = next_wait(uses, counted, shares.refused)
     span = None if wait is None else wait * MICROSECOND

@@ -32,6 +32,29 @@ update {schema}.limit_key set rate_at = :rate_at, wake_at = :wake_at where key_i
 -- name: drop_limit_key
 delete from {schema}.limit_key where key_id = :key_id;
 
+-- name: key_of_job
+-- The limit key in which a job waits.
+select task.key_max_running as max_running, task.key_rate_jobs as rate_jobs, task.key_rate_span as rate_span,
+       task.key_rate_burst as rate_burst, known.rate_at, (
+           select count(*) from {schema}.limit_slot as slot where slot.key_id = known.key_id
+       ) as running, {now} as now, known.wake_at
+from {schema}.job as job
+join {schema}.limit_key as known on known.lane_id = job.lane_id and known.limit_key = job.limit_key
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+left join {schema}.task as task on task.task = lane.task
+where job.id = :id::uuid;
+
+-- name: key_holders
+select held.id::text as job_id, held.seq, lane.queue, lane.task, running.worker_id
+from {schema}.job as job
+join {schema}.limit_key as known on known.lane_id = job.lane_id and known.limit_key = job.limit_key
+join {schema}.limit_slot as slot on slot.key_id = known.key_id
+join {schema}.running as running on running.seq = slot.seq
+join {schema}.job as held on held.seq = slot.seq
+join {schema}.lane as lane on lane.lane_id = held.lane_id
+where job.id = :id::uuid
+order by running.lease_until, running.seq limit :limit;
+
 -- name: set_limited_places
 -- After the turns of waiting jobs have changed.
 update {schema}.blocked set place = (select turn from {schema}.job as job where job.seq = blocked.seq)

@@ -12,7 +12,7 @@ where job.seq = :seq;
 -- Each lane in the order in which its jobs will be claimed, merged.
 select job.id, job.seq, lane.queue, lane.task, 'ready' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null as started_at, null as finished_at, null as worker_id, null as reason,
-       job.order_key, state.excused
+       job.order_key, job.limit_key, state.excused
 from holdfast_lane as lane
 cross join holdfast_ready as state on state.lane_id = lane.lane_id and (state.turn, state.seq) in (
     select turn, seq from holdfast_ready

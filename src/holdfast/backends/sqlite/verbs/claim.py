@@ -17,7 +17,7 @@ import msgspec
 from holdfast.backends.sqlite.connection import Tx, as_json
 from holdfast.model.instants import MICROSECOND, span_micros
 from holdfast.model.job import LeasedJob
-from holdfast.model.limits import LanePlace, LimitUse, Shares, limits_of, next_wait, share_out, spending, taken_by
+from holdfast.model.limits import LanePlace, LimitUse, Shares, limits_of, next_wait, share_out, taken_by
 from holdfast.model.payload_limit import within
 from holdfast.store.values import Claim, ClaimRequest
 from holdfast.store.verbs.job_views import headers_of, readable
@@ -103,7 +103,8 @@ def claim(tx: Tx, request: ClaimRequest) -> Claim:
 def _spend(tx: Tx, limits: Sequence[LimitUse], jobs: Sequence[LeasedJob]) -> None:
     taken = taken_by(((job.queue, job.task) for job in jobs), limits)
     for use in limits:
-        if taken[use.key] and (statement := spending(use)):
+        if use.rate_jobs is not None and use.kind != "key" and taken[use.key]:
+            statement = "spend_queue" if use.kind == "queue" else "spend_task"
             tx.run(statement, {"name": use.name, "rate_at": use.rate_after(taken[use.key])})
 
 
