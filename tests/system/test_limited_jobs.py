@@ -83,12 +83,12 @@ def test_a_limit_per_key_is_not_exceeded_though_workers_are_killed_and_stopped_p
     ledger, workers, tmp_path: Path
 ):
     traces = {f"customer-{number}": tmp_path / f"trace-{number}" for number in range(KEYS)}
-    ledger.app.portal.call(ledger.app.tasks.limit("pay_in_order", Limit(running=KEY_LIMIT), per_key=True))
     jobs = [
         ledger.enqueue("pay_in_order", {"limit_key": key}, path=str(trace), number=number)
         for number in range(JOBS // KEYS)
         for key, trace in traces.items()
     ]
+    ledger.app.portal.call(ledger.app.tasks.limit("pay_in_order", Limit(running=KEY_LIMIT), per_key=True))
     ends = disturb(ledger, workers, traces.values(), jobs)
     assert [key for key, trace in traces.items() if not 1 <= most_of(trace, *ends) <= KEY_LIMIT] == []
     assert max(most_of(trace, *ends) for trace in traces.values()) == KEY_LIMIT

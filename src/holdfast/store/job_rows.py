@@ -264,7 +264,14 @@ class JobRows(UniqueRows, Protocol):
     def promote(self, limit: int) -> Steps[int]:
         """Move at most `limit` due jobs from scheduled to ready, the longest due first; return how many.
 
-        Those with a limit key become ready when it has a slot. Also looks at keys whose rate allows a start by now.
+        Those with a limit key become ready when it has a slot. Includes `fill_keys`.
+        """
+        ...
+
+    def fill_keys(self, limit: int) -> Steps[int]:
+        """Look at no more than `limit` limit keys whose limit was changed, or whose rate allows a start by now.
+
+        Returns how many. Never waits for a key that another session has locked.
         """
         ...
 

@@ -154,7 +154,7 @@ async def slow_by_key(ctx: Context) -> None:
 
 
 def _drawn_by_key(chance: random.Random, count: int) -> Order:
-    return Order(task=slow_by_key, calls=[{}] * count, options={"limit_key": chance.choice("abcd")})
+    return Order(task=slow_by_key, calls=[{}] * count, options={"limit_key": chance.choice("abcdefghijklmnop")})
 
 
 OURS: Final = (

@@ -13,7 +13,6 @@ from holdfast.model.explanation import (
     Cause,
     Ended,
     Explanation,
-    HolderFact,
     HolderSilent,
     KeyLimitReached,
     KeyRateLimited,
@@ -21,7 +20,6 @@ from holdfast.model.explanation import (
     NextUp,
     NotDue,
     OrderKeyHeld,
-    ParentFact,
     QueuePaused,
     QueueUnserved,
     RateLimited,
@@ -33,6 +31,7 @@ from holdfast.model.explanation import (
 )
 from holdfast.model.ids import new_id, short_id
 from holdfast.model.job import JobState
+from holdfast.model.job_facts import HolderFact, ParentFact
 from holdfast.store.values import WorkerHeartbeat
 
 NOW = datetime.now(UTC)

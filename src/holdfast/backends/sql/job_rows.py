@@ -84,7 +84,13 @@ class SqlJobRows(ABC):
     def admit_due(self, due: Sequence[dict[str, Any]], limit: int) -> Steps[list[Place]]:
         """Put due jobs into their limit keys, and look at keys whose time has come; return those now ready."""
         places = (yield from limit_keys.admit_due(due)) if due else []
-        return places + (yield from limit_keys.wake(limit))
+        yield from self.fill_keys(limit)
+        return places
+
+    def fill_keys(self, limit: int) -> Steps[int]:  # noqa: D102
+        woken = [key_id for (key_id,) in (yield from rows("woken_keys", limit=limit))]
+        yield from became_ready((yield from limit_keys.fill(woken)))
+        return len(woken)
 
     def bring_up(self, key_ids: Sequence[int]) -> Steps[Sequence[Place]]:
         """Make the first waiting job of each locked order key without a head its head; return those now ready."""

@@ -110,11 +110,6 @@ def admit_due(due: Sequence[dict[str, object]]) -> Steps[list[Place]]:
     return (yield from fill(sorted(set(keys.values()))))
 
 
-def wake(limit: int) -> Steps[list[Place]]:
-    """Look at keys whose rate may allow a start by now."""
-    return (yield from fill([key_id for (key_id,) in (yield from rows("woken_keys", limit=limit))]))
-
-
 def fill(key_ids: Sequence[int]) -> Steps[list[Place]]:
     """Admit waiting jobs of locked keys while their limits have room; return the places of those that are ready now."""
     if not key_ids:

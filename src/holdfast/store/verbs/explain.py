@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.model.explanation import (
-    MOST_AHEAD,
-    HolderFact,
-    JobFacts,
-    KeyFact,
-    LaneFact,
-    LeaseFact,
-    ParentFact,
-    WorkerFact,
-)
+from holdfast.model.explanation import MOST_AHEAD
 from holdfast.model.instants import to_datetime
 from holdfast.model.job import JobState
+from holdfast.model.job_facts import HolderFact, JobFacts, KeyFact, LaneFact, LeaseFact, ParentFact, WorkerFact
 from holdfast.model.limits import LimitUse, limits_of
 from holdfast.model.turn import run_at_of
 from holdfast.store.job_lists import JobsAhead, KeyHolder, ListedFacts, ListedJob, ListedKey, UnfinishedParent

@@ -189,17 +189,14 @@ class TestKeyLimits(Conformance):
     async def test_a_raised_limit_admits_more_and_a_removed_one_all(self, backend: Backend) -> None:
         ids = await limited(backend, 5)
         await backend.queues.limit(EACH, Limit(running=3))
-        await backend.jobs.promote(MANY)
         assert await states(backend, *ids) == [READY, READY, READY, BLOCKED, BLOCKED]
         await backend.queues.limit(EACH, None)
-        await backend.jobs.promote(MANY)
         assert await states(backend, *ids) == [READY] * 5
 
     async def test_a_lowered_limit_interrupts_nothing_and_lets_ready_jobs_wait(self, backend: Backend) -> None:
         ids = await limited(backend, 4, running=3)
         held = await claim(backend, 2)
         await backend.queues.limit(EACH, Limit(running=1))
-        await backend.jobs.promote(MANY)
         assert await states(backend, *ids[2:]) == [BLOCKED, BLOCKED]
         await finish(backend, held[0].lease, OUTCOMES["completed"])
         assert await claim(backend) == []
@@ -210,7 +207,6 @@ class TestKeyLimits(Conformance):
         ids = await enqueue(backend, keyed(), keyed(), keyed())
         (job,) = await claim(backend, 1)
         await backend.queues.limit(EACH, Limit(running=1))
-        await backend.jobs.promote(MANY)
         assert await states(backend, *ids[1:]) == [BLOCKED, BLOCKED]
         await finish(backend, job.lease, OUTCOMES["completed"])
         assert await states(backend, *ids[1:]) == [READY, BLOCKED]

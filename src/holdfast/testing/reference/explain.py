@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from holdfast.model.explanation import MOST_AHEAD, HolderFact, JobFacts, KeyFact, LaneFact, LeaseFact, ParentFact
+from holdfast.model.explanation import MOST_AHEAD
 from holdfast.model.instants import MICROSECOND, to_datetime
 from holdfast.model.job import JobState, parents_of
+from holdfast.model.job_facts import HolderFact, JobFacts, KeyFact, LaneFact, LeaseFact, ParentFact
 from holdfast.model.limits import LimitKey
 from holdfast.store.values import WaitingTask
 from holdfast.store.verbs.explain import worker_fact

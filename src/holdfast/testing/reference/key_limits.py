@@ -21,12 +21,13 @@ class ReferenceKeyLimits(ReferenceLimits):
     _seen: Mapping[Scope, Members] = {}
 
     def limit(self, key: LimitKey, limit: Limit | None) -> None:
-        """Set or remove a limit; the keys of a task are looked at by the next `promote`."""
+        """Set or remove a limit, and apply it to the keys that exist."""
         super().limit(key, limit)
         if key.kind == "key":
             for scope in self.key_wakes:
                 if scope[1] == key.name:
                     self.key_wakes[scope] = self.now
+            self.wake_keys()
 
     def settle_keys(self) -> None:
         """Fill every key whose members a verb has changed."""
