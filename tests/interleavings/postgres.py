@@ -162,13 +162,15 @@ class PostgresVerbs:
 
     def __init__(self, runner: SteppingRunner, whole: PostgresJobs) -> None:
         self._runner = runner
-        self.jobs: JobStore = PostgresJobs(
+        jobs = PostgresJobs(
             runner,
             PostgresJobRows(),
             lanes=whole._lanes,
             floors=Floors(),
             blockers=whole._blockers,  # what it asks is no step: it is a transaction by itself
         )
+        jobs._in_callers_transaction = False  # it commits at once, and may lock limit keys
+        self.jobs: JobStore = jobs
 
     async def extend_many(self, held: Sequence[Lease], duration: timedelta) -> Extension:
         return await self._runner.once(lambda: extend_many(held, duration))

@@ -83,6 +83,19 @@ AROUND_UNIQUE_KEYS = {
     "key failed": (["enqueue u", "retry"], ["enqueue u too", "enqueue v, u", "retry", "delete", "prune", "replace u"]),
 }
 
+# Limit keys: as above.
+AROUND_LIMIT_KEYS = {
+    "no limit key": (["enqueue k third", "enqueue k fourth"], ["claim"]),
+    "limit key": (
+        ["complete", "retried", "release", "enqueue k third"],
+        [
+            *("complete inside", "failed", "rescue", "reset", "cancel", "claim", "stale complete", "enqueue k fourth"),
+            "rescue worker",
+        ],
+    ),
+    "limit key due": (["promote", "complete second"], ["promote", "cancel", "claim", "enqueue k third"]),
+}
+
 # Parents and children: as above.
 AROUND_FAMILIES = {
     "running": (
@@ -126,6 +139,7 @@ USUAL = {
     *("promote", "cancel", "stale complete", "stale extend many", "stale complete inside"),
     *("enqueue third", "complete x, y", "complete mixed", "batch inside", "mixed batch inside"),
     *("enqueue u", "enqueue u too", "enqueue u while waiting", "replace u", "replace u too", "retry"),
+    *("enqueue k third", "enqueue k fourth"),
     *("enqueue child", "enqueue child of both", "complete second", "failed", "settle", "enqueue grandchild"),
 }
 
@@ -133,7 +147,12 @@ USUAL = {
 def _pairs() -> Iterator[tuple[str, tuple[str, str]]]:
     for state, names in TOGETHER.items():
         yield from ((state, pair) for pair in combinations_with_replacement(names, 2))
-    around = [*AROUND_LINES.items(), *AROUND_UNIQUE_KEYS.items(), *AROUND_FAMILIES.items()]
+    around = [
+        *AROUND_LINES.items(),
+        *AROUND_UNIQUE_KEYS.items(),
+        *AROUND_LIMIT_KEYS.items(),
+        *AROUND_FAMILIES.items(),
+    ]
     for state, (first, others) in around:
         yield from ((state, pair) for pair in [*combinations_with_replacement(first, 2), *product(first, others)])
 

@@ -50,12 +50,15 @@ LIMITS = (
         caught_by="I29",
     ),
     mutant(
-        "limit_key_not_locked",
+        "limit_key_without_ready_jobs",
         POSTGRES,
-        "concurrent enqueues of a limit key do not exclude each other (and others commit before this one has counted)",
-        Sql(POSTGRES, "add_limit_keys", "do update set rate_at = known.rate_at", "do nothing"),
-        Sql(POSTGRES, "lock_limit_keys", "for update", ""),
-        Sql(POSTGRES, "set_limit_key", "where ", f"where {_WAIT}"),
+        "jobs of a limit key are admitted while others are ready: only leases are counted",
+        Sql(
+            POSTGRES,
+            "limited_keys",
+            "or (select 1 from {schema}.job as job",
+            "or false and (select 1 from {schema}.job as job",
+        ),
         caught_by="I29",
     ),
 )

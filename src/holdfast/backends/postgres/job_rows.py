@@ -30,8 +30,8 @@ class PostgresJobRows(SqlJobRows):
         seqs = Numbers(seq for _, _, seq, is_limited in found if is_limited)
         due = (yield from rows("due_limited", seqs=seqs)) if seqs else []
         limited = [dict(zip(DUE, row, strict=True)) for row in due]
-        yield from became_ready([*places, *(yield from self.admit_due(limited, limit))])
-        return len(found)
+        yield from became_ready(places)
+        return len(places) + (yield from self.admit_due(limited, limit))
 
     def bring_up(self, key_ids: Sequence[int]) -> Steps[Sequence[Place]]:
         """Do in one statement what the shared code does in five: this runs whenever the head of an order key ends."""

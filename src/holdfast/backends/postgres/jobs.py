@@ -48,6 +48,7 @@ class PostgresJobs(JobsOverRows):
         self._lanes = lanes
         self._floors = floors
         self._blockers = blockers
+        self._in_callers_transaction = ended is None
 
     async def enqueue_plain(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts
         if not jobs:
@@ -81,7 +82,7 @@ class PostgresJobs(JobsOverRows):
     @property
     def _joins(self) -> bool:
         """Whether the next verb runs in a transaction that others keep open: of a handler or a caller."""
-        return not runs_alone(self._runner)
+        return self._in_callers_transaction or self._runner.joins
 
     async def claim(self, request: ClaimRequest) -> Claim:  # noqa: D102
         if request.limit < 1 or not request.tasks:

@@ -77,15 +77,14 @@ class SqlJobRows(ABC):
         yield from each("leave_scheduled", plain)
         yield from each("put_ready", plain)
         places = [(job["lane_id"], job["turn"], job["seq"]) for job in plain]
-        limited = [job for job in due if job["is_limited"]]
-        yield from became_ready([*places, *(yield from self.admit_due(limited, limit))])
-        return len(due)
+        yield from became_ready(places)
+        return len(places) + (yield from self.admit_due([job for job in due if job["is_limited"]], limit))
 
-    def admit_due(self, due: Sequence[dict[str, Any]], limit: int) -> Steps[list[Place]]:
-        """Put due jobs into their limit keys, and look at keys whose time has come; return those now ready."""
-        places = (yield from limit_keys.admit_due(due)) if due else []
+    def admit_due(self, due: Sequence[dict[str, Any]], limit: int) -> Steps[int]:
+        """Put due jobs into their limit keys, and look at keys whose time has come; return how many jobs moved."""
+        moved = (yield from limit_keys.admit_due(due)) if due else 0
         yield from self.fill_keys(limit)
-        return places
+        return moved
 
     def fill_keys(self, limit: int) -> Steps[int]:  # noqa: D102
         woken = [key_id for (key_id,) in (yield from rows("woken_keys", limit=limit))]

@@ -96,8 +96,11 @@ def admit_new(seqs: Sequence[int]) -> Steps[list[Place]]:
     return (yield from fill(sorted({row.key_id for row in keys})))
 
 
-def admit_due(due: Sequence[dict[str, object]]) -> Steps[list[Place]]:
-    """Put due jobs, locked in scheduled, into their keys; those whose key another session has locked stay."""
+def admit_due(due: Sequence[dict[str, object]]) -> Steps[int]:
+    """Put due jobs, locked in scheduled, into their keys; return how many.
+
+    Those whose key another session has locked stay.
+    """
     numbers = Numbers(sorted(int(str(job["seq"])) for job in due))
     yield from run("add_missing_limit_keys", seqs=numbers)
     keys = {row.seq: row.key_id for row in (yield from records(KeyOfJob, "free_limit_keys", seqs=numbers))}
@@ -107,7 +110,8 @@ def admit_due(due: Sequence[dict[str, object]]) -> Steps[list[Place]]:
         "put_limited",
         [{**{name: job[name] for name in _LIMITED[1:]}, "key_id": keys[int(str(job["seq"]))]} for job in moved],
     )
-    return (yield from fill(sorted(set(keys.values()))))
+    yield from became_ready((yield from fill(sorted(set(keys.values())))))
+    return len(moved)
 
 
 def fill(key_ids: Sequence[int]) -> Steps[list[Place]]:
