@@ -23,12 +23,14 @@ class KeyUse(NamedTuple):
     """A key, with its limit and its admitted jobs.
 
     `use.running` is the number of admitted jobs. `pending`: when those were admitted that are not claimed and whose
-    start counts. `starts`: when jobs were claimed whose start is not counted yet.
+    start counts. `starts`: when jobs were claimed whose start is not counted yet. `unrated`: how many were admitted
+    before the key had its rate, and are not claimed.
     """
 
     use: LimitUse
     pending: Sequence[int] = ()
     starts: Iterable[int] = ()
+    unrated: int = 0
 
     def counted(self) -> KeyUse:
         """Count the starts."""
@@ -46,9 +48,21 @@ class KeyUse(NamedTuple):
 
     @property
     def excess(self) -> int:
-        """How many admitted jobs there are over the limit, after it was lowered."""
-        most = self.use.max_running
-        return 0 if most is None else max(0, self.use.running - most)
+        """How many admitted jobs are to wait again if they are not claimed yet: the limit was set or lowered."""
+        use, pending = self.use, len(self.pending)
+        over = 0 if use.max_running is None else max(0, use.running - use.max_running)
+        if use.rate_jobs is None:
+            return over
+        return max(over, self.unrated + pending if self.unrated else pending - (use.rate_burst or 1))
+
+    def sent_back(self, number: int) -> KeyUse:
+        """Return the key after so many admitted jobs wait again."""
+        left = len(self.pending) - max(0, number - self.unrated)
+        return self._replace(
+            use=self.use._replace(running=self.use.running - number),
+            pending=sorted(self.pending)[: max(0, left)],
+            unrated=max(0, self.unrated - number),
+        )
 
     def admitted(self, number: int) -> KeyUse:
         """Return the key after so many jobs were admitted."""

@@ -7,7 +7,7 @@ rows of `limit_slot` only find them. So a step may be repeated, and nothing can 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -31,7 +31,10 @@ class KeyOfJob(NamedTuple):
 
 
 class LimitedKey(NamedTuple):
-    """A locked key and what it allows (`limited_keys`); `counted` jobs are admitted and need no look."""
+    """A locked key and what it allows (`limited_keys`); `counted` jobs are admitted and need no look.
+
+    `unrated` of them are ready, but were admitted before the key had a rate.
+    """
 
     key_id: int
     rate_at: int
@@ -40,6 +43,7 @@ class LimitedKey(NamedTuple):
     rate_span: int | None
     rate_burst: int | None
     counted: int
+    unrated: int
     now: int
 
 
@@ -149,7 +153,7 @@ def _use(key: LimitedKey, slots: Sequence[OpenSlot]) -> KeyUse:
     use = LimitUse("", "", *limit, rate_at=key.rate_at, running=admitted, now=key.now)
     pending = [slot.admitted_at for slot in slots if slot.is_ready and slot.admitted_at is not None]
     starts = [slot.started_at for slot in slots if slot.has_started and slot.started_at is not None]
-    return KeyUse(use, pending, starts).counted()
+    return KeyUse(use, pending, starts, key.unrated).counted()
 
 
 def _forget(slots: Sequence[OpenSlot], rated: set[int]) -> Steps[None]:
@@ -170,9 +174,8 @@ def _send_back(keys: dict[int, KeyUse]) -> Steps[None]:
     yield from each("leave_ready", [columns_of(job, LEAVE[JobState.READY]) for job in found])
     yield from each("put_limited", [columns_of(job, _LIMITED) for job in found])
     yield from each("drop_slot", [columns_of(job, ("key_id", "seq")) for job in found])
-    for job in found:
-        key = keys[job.key_id]
-        keys[job.key_id] = key._replace(use=key.use._replace(running=key.use.running - 1))
+    for key_id, number in Counter(job.key_id for job in found).items():
+        keys[key_id] = keys[key_id].sent_back(number)
 
 
 def _takes(numbers: dict[int, int], key_id: int) -> bool:

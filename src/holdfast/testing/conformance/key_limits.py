@@ -315,6 +315,18 @@ class TestKeyRates(Conformance):
         assert (await backend.jobs.promote(MANY)).next_due is None
         assert await state_of(backend, second) is READY
 
+    async def test_a_rate_that_is_set_later_holds_for_jobs_that_are_ready(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
+        ids = await enqueue(backend, *(keyed() for _ in range(5)))
+        await backend.queues.limit(EACH, Limit(rate="1/s", burst=2))
+        assert await states(backend, *ids) == [READY, READY, BLOCKED, BLOCKED, BLOCKED]
+        await backend.queues.limit(EACH, Limit(rate="1/s"))
+        assert [job.id for job in await claim(backend)] == ids[:1]
+        clock.advance(SECOND)
+        await backend.jobs.promote(MANY)
+        assert [job.id for job in await claim(backend)] == ids[1:2]
+
     async def test_a_repeated_enqueue_changes_nothing(self, backend: Backend) -> None:
         await backend.queues.limit(EACH, Limit(running=1, rate="1/s"))
         jobs = [keyed(), keyed()]

@@ -83,10 +83,10 @@ class ReferenceKeyLimits(ReferenceLimits):
         self.key_wakes[scope] = key.wake_at(is_waiting=waiting)
 
     def _send_back(self, key: KeyUse, mine: list[ReferenceJob]) -> KeyUse:
-        for record in sorted(_in(JobState.READY, mine), key=_turn, reverse=True)[: key.excess]:
+        back = sorted(_in(JobState.READY, mine), key=_turn, reverse=True)[: key.excess]
+        for record in back:
             record.leave(JobState.BLOCKED)
-            key = key._replace(use=key.use._replace(running=key.use.running - 1))
-        return key
+        return key.sent_back(len(back)) if back else key
 
     def _key_use(self, scope: Scope, mine: list[ReferenceJob]) -> KeyUse:
         limit = self.limits.get(LimitKey("key", scope[1]))
@@ -110,7 +110,8 @@ class ReferenceKeyLimits(ReferenceLimits):
             for record in _in(JobState.RUNNING, mine)
             if record.admitted_us is not None and record.lease is not None
         ]
-        return KeyUse(use, pending, starts).counted()
+        unrated = 0 if rate is None else len(_in(JobState.READY, mine)) - len(pending)
+        return KeyUse(use, pending, starts, unrated).counted()
 
 
 def _in(state: JobState, records: list[ReferenceJob]) -> list[ReferenceJob]:

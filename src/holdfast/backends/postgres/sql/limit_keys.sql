@@ -54,7 +54,8 @@ cross join lateral (
 ) as known;
 
 -- name: limited_keys
--- What each key allows, and how many of its jobs are admitted and need no further look.
+-- What each key allows; how many of its jobs are admitted and need no further look; how many of these are ready though
+-- the rate, which was set later, has not counted them.
 select known.key_id, known.rate_at, task.key_max_running as max_running, task.key_rate_jobs as rate_jobs,
        task.key_rate_span as rate_span, task.key_rate_burst as rate_burst, (
            select count(*) from {schema}.limit_slot as slot
@@ -63,7 +64,13 @@ select known.key_id, known.rate_at, task.key_max_running as max_running, task.ke
                or (select 1 from {schema}.job as job join {schema}.ready as ready
                        on ready.lane_id = job.lane_id and ready.turn = job.turn and ready.seq = job.seq
                    where job.seq = slot.seq limit 1) is not null)
-       ) as counted, {now} as now
+       ) as counted, case when task.key_rate_jobs is null then 0 else (
+           select count(*) from {schema}.limit_slot as slot
+           where slot.key_id = known.key_id and slot.admitted_at is null
+             and (select 1 from {schema}.job as job join {schema}.ready as ready
+                      on ready.lane_id = job.lane_id and ready.turn = job.turn and ready.seq = job.seq
+                  where job.seq = slot.seq limit 1) is not null
+       ) end as unrated, {now} as now
 from unnest(%(key_ids)s::bigint[]) as given (key_id)
 cross join lateral (
     select key_id, lane_id, rate_at from {schema}.limit_key where key_id = given.key_id limit 1

@@ -38,7 +38,8 @@ cross join holdfast_job as job on job.seq = given.value
 cross join holdfast_limit_key as known on known.lane_id = job.lane_id and known.limit_key = job.limit_key;
 
 -- name: limited_keys
--- What each key allows, and how many of its jobs are admitted and need no further look.
+-- What each key allows; how many of its jobs are admitted and need no further look; how many of these are ready though
+-- the rate, which was set later, has not counted them.
 select known.key_id, known.rate_at, task.key_max_running as max_running, task.key_rate_jobs as rate_jobs,
        task.key_rate_span as rate_span, task.key_rate_burst as rate_burst, (
            select count(*) from holdfast_limit_slot as slot
@@ -49,7 +50,13 @@ select known.key_id, known.rate_at, task.key_max_running as max_running, task.ke
                    where job.seq = slot.seq
                )
            )
-       ) as counted, :now as now
+       ) as counted, case when task.key_rate_jobs is null then 0 else (
+           select count(*) from holdfast_limit_slot as slot
+           cross join holdfast_job as job on job.seq = slot.seq
+           cross join holdfast_ready as ready
+               on ready.lane_id = job.lane_id and ready.turn = job.turn and ready.seq = job.seq
+           where slot.key_id = known.key_id and slot.admitted_at is null
+       ) end as unrated, :now as now
 from json_each(:key_ids) as given
 cross join holdfast_limit_key as known on known.key_id = given.value
 cross join holdfast_lane as lane on lane.lane_id = known.lane_id
