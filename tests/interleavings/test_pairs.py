@@ -87,13 +87,10 @@ AROUND_UNIQUE_KEYS = {
 AROUND_LIMIT_KEYS = {
     "no limit key": (["enqueue k third", "enqueue k fourth"], ["claim"]),
     "limit key": (
-        ["complete", "retried", "release", "enqueue k third"],
-        [
-            *("complete inside", "failed", "rescue", "reset", "cancel", "claim", "stale complete", "enqueue k fourth"),
-            "rescue worker",
-        ],
+        ["complete", "enqueue k third"],
+        ["complete inside", "retried", "release", "rescue", "cancel", "enqueue k fourth"],
     ),
-    "limit key due": (["promote", "complete second"], ["promote", "cancel", "claim", "enqueue k third"]),
+    "limit key due": (["promote"], ["complete second", "enqueue k third"]),
 }
 
 # Parents and children: as above.
@@ -139,7 +136,6 @@ USUAL = {
     *("promote", "cancel", "stale complete", "stale extend many", "stale complete inside"),
     *("enqueue third", "complete x, y", "complete mixed", "batch inside", "mixed batch inside"),
     *("enqueue u", "enqueue u too", "enqueue u while waiting", "replace u", "replace u too", "retry"),
-    *("enqueue k third", "enqueue k fourth"),
     *("enqueue child", "enqueue child of both", "complete second", "failed", "settle", "enqueue grandchild"),
 }
 
@@ -157,11 +153,16 @@ def _pairs() -> Iterator[tuple[str, tuple[str, str]]]:
         yield from ((state, pair) for pair in [*combinations_with_replacement(first, 2), *product(first, others)])
 
 
+def _is_usual(state: str, pair: tuple[str, str]) -> bool:
+    """Ends in limit keys take many statements, and so many orders: `make test-slow` tries them."""
+    return USUAL.issuperset(pair) and state != "limit key"
+
+
 def _named(pairs: Iterable[tuple[str, tuple[str, str]]]) -> list[ParameterSet]:
     return [pytest.param(state, pair, id=f"{state}: {pair[0]} x {pair[1]}") for state, pair in pairs]
 
 
-@pytest.mark.parametrize(("state", "pair"), _named(pair for pair in _pairs() if USUAL.issuperset(pair[1])))
+@pytest.mark.parametrize(("state", "pair"), _named(pair for pair in _pairs() if _is_usual(*pair)))
 def test_two_usual_operations_at_once_come_to_one_after_the_other(
     explore: Explore, state: str, pair: tuple[str, str]
 ) -> None:

@@ -20,6 +20,7 @@ from holdfast.model.limits import LimitUse
 from holdfast.store.job_rows import JobRow
 from holdfast.store.steps import Place, Steps, became_ready
 
+_LOOKS = 2  # a key may be dropped between the two statements that add and lock it
 _LIMITED = ("key_id", "turn", "seq", *COUNTERS, "followed")  # the columns of `put_limited`
 
 
@@ -105,9 +106,14 @@ def admit_due(due: Sequence[dict[str, object]]) -> Steps[int]:
 
     Those whose key another session has locked stay.
     """
-    numbers = Numbers(sorted(int(str(job["seq"])) for job in due))
-    yield from run("add_missing_limit_keys", seqs=numbers)
-    keys = {row.seq: row.key_id for row in (yield from records(KeyOfJob, "free_limit_keys", seqs=numbers))}
+    keys: dict[int, int] = {}
+    left = Numbers(sorted(int(str(job["seq"])) for job in due))
+    for _ in range(_LOOKS):
+        yield from run("add_missing_limit_keys", seqs=left)
+        keys |= {row.seq: row.key_id for row in (yield from records(KeyOfJob, "free_limit_keys", seqs=left))}
+        left = Numbers(seq for seq in left if seq not in keys)
+        if not left:
+            break
     moved = [job for job in due if job["seq"] in keys]
     yield from each("leave_scheduled", [{"run_at": job["run_at"], "seq": job["seq"]} for job in moved])
     yield from each(
