@@ -8,8 +8,8 @@ from itertools import islice
 
 import msgspec
 
-from holdfast.backends.sql.streams.placing import Row
 from holdfast.model.job import NewJob, unique_of
+from holdfast.store.verbs.placing import Row
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
