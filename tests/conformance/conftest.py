@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -20,7 +22,7 @@ from holdfast.testing.conformance.base import EffectTable, MakeBackend, a_job, c
 from holdfast.testing.reference import Reference, ReferenceBackend
 from holdfast.testing.stores import open_store
 
-STORES = ["reference", "sqlite", "sqlite-memory", "postgres"]
+STORES = ["reference", "sqlite", "sqlite-memory", "postgres", "redis"]
 
 
 class SQLiteEffects:
@@ -124,6 +126,9 @@ def path(store: str, tmp_path: Path) -> Path | None:
 
 @pytest.fixture
 def url(store: str, path: Path | None) -> Iterator[str]:
+    if store == "redis":
+        yield f"redis://127.0.0.1:{os.environ.get('REDIS_PORT', '7391')}/0?name={secrets.token_hex(8)}"
+        return
     if store != "postgres":
         # No test here crashes the machine, and syncing would take most of the time.
         yield "sqlite://" if path is None else f"sqlite:///{path}?synchronous=normal"
