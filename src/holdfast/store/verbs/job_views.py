@@ -134,6 +134,8 @@ def jobs(rows: JobRows, selection: JobFilter) -> Steps[JobPage]:
             return JobPage(views, f"{run_at_of(found[-1].turn, last.priority)}/{last.seq}")
         case JobState.READY:
             return JobPage(views, f"{found[-1].turn}/{last.seq}")
+        case JobState.BLOCKED:
+            return JobPage(views, str(last.seq))
         case _:
             return JobPage(views, f"{found[-1].finished_at or 0}/{last.seq}")
 
