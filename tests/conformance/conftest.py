@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -22,7 +20,7 @@ from holdfast.testing.conformance.base import EffectTable, MakeBackend, a_job, c
 from holdfast.testing.reference import Reference, ReferenceBackend
 from holdfast.testing.stores import open_store
 
-STORES = ["reference", "sqlite", "sqlite-memory", "postgres", "redis"]
+STORES = ["reference", "sqlite", "sqlite-memory", "postgres"]
 
 
 class SQLiteEffects:
@@ -126,9 +124,6 @@ def path(store: str, tmp_path: Path) -> Path | None:
 
 @pytest.fixture
 def url(store: str, path: Path | None) -> Iterator[str]:
-    if store == "redis":
-        yield f"redis://127.0.0.1:{os.environ.get('REDIS_PORT', '7391')}/0?name={secrets.token_hex(8)}"
-        return
     if store != "postgres":
         # No test here crashes the machine, and syncing would take most of the time.
         yield "sqlite://" if path is None else f"sqlite:///{path}?synchronous=normal"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from pathlib import Path
 
 import pytest
@@ -12,29 +10,19 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.servers.postgres_schemas import InstalledSchema, return_schema, take_schema
 from tests.stateful.machine import StoreMachine
 
-STORES = ["sqlite", "sqlite-memory", "postgres", "redis"]
-EXAMPLES = {"sqlite": 20, "sqlite-memory": 5, "postgres": 8, "redis": 8}  # `make test-slow` tries many more
+STORES = ["sqlite", "sqlite-memory", "postgres"]
+EXAMPLES = {"sqlite": 20, "sqlite-memory": 5, "postgres": 8}  # `make test-slow` tries many more
 
 
 def machine_for(store: str, folder: Path) -> type[StoreMachine]:
     """Return a machine whose every example runs on an empty store."""
     if store == "postgres":
         return _machine_for_postgres()
-    if store == "redis":
-        return _machine_for_redis()
     examples = iter(range(10**9))
 
     class Machine(StoreMachine):
         def url(self) -> str:
             return f"sqlite:///{folder}/{next(examples)}.db?synchronous=normal" if store == "sqlite" else "sqlite://"
-
-    return Machine
-
-
-def _machine_for_redis() -> type[StoreMachine]:
-    class Machine(StoreMachine):
-        def url(self) -> str:
-            return f"redis://127.0.0.1:{os.environ.get('REDIS_PORT', '7391')}/0?name={secrets.token_hex(8)}"
 
     return Machine
 
