@@ -87,7 +87,7 @@ class Directory:
         if missing:
             words = [f"{queue}\0{task}" for queue, task in missing]
             group = Group([Guard("h", "meta", "shape", self.shape)], [("RPUSH", "lanes", *words), _RESHAPE])
-            if (yield Call(COMMIT, [1, 1, *group.words(), ""])) == b"!":
+            if (yield Call(COMMIT, [1, 1, *group.words(), ""], is_kept_back=True)) == b"!":
                 raise Restart
             yield from self.refresh()
         return {lane: self._numbers[lane] for lane in wanted}

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    BusyLoadingError,
+    ClusterDownError,
+    MasterDownError,
+    MovedError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
 
 from holdfast.errors import (
     HoldfastError,
@@ -26,6 +39,17 @@ _REMEDIES = {
     "TRYAGAIN": "the store's slot is being moved to another node: try again after the move",
     "MISCONF": "it cannot write to its disk: look at its log",
 }
+# The driver takes the first word off the replies that it knows.
+_WORDS = {
+    OutOfMemoryError: "OOM",
+    BusyLoadingError: "LOADING",
+    MasterDownError: "MASTERDOWN",
+    ClusterDownError: "CLUSTERDOWN",
+    ReadOnlyError: "READONLY",
+    MovedError: "MOVED",
+    AskError: "ASK",
+    TryAgainError: "TRYAGAIN",
+}
 _PRIVILEGES = (
     "ACL SETUSER <user> ~{holdfast:*}:* &{holdfast:*}:* +@read +@write +@scripting +@connection +@pubsub +time +info"
 )
@@ -33,13 +57,13 @@ _PRIVILEGES = (
 
 def is_reply(error: BaseException) -> bool:
     """Return whether a server has answered with this error: nothing was written."""
-    return isinstance(error, ResponseError) or str(error).startswith("LOADING")
+    return isinstance(error, (ResponseError, BusyLoadingError))
 
 
 def translate(error: Exception, where: str, *, writes: bool) -> HoldfastError:  # noqa: PLR0911 - a table of errors
     """Return the error to raise; `writes`: a command that may have been carried out had been sent."""
     text = str(error).strip() or type(error).__name__
-    word = text.partition(" ")[0].rstrip(":")
+    word = next((word for kind, word in _WORDS.items() if isinstance(error, kind)), text.partition(" ")[0].rstrip(":"))
     if isinstance(error, NoPermissionError) or word == "NOPERM":
         return PrivilegeMissing(f"{where}: {text}; what a worker needs: {_PRIVILEGES}")
     if isinstance(error, AuthenticationError) or word in {"NOAUTH", "WRONGPASS"}:

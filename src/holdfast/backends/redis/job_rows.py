@@ -257,15 +257,20 @@ class RedisJobRows(Looking):
         return refused
 
     def prune(self, state: JobState, keep: timedelta, limit: int) -> Steps[int]:  # noqa: D102
-        now, (size,) = yield from read(("GET", "bytes"))
+        now, _ = yield from read()
         pruned = yield from self._erase_oldest(state, now - span_micros(keep), limit)
-        if state is JobState.COMPLETED and self._completed_bytes is not None:
-            while pruned < limit and int(size or 0) > self._completed_bytes:
-                some = yield from self._erase_oldest(state, now, min(AT_ONCE, limit - pruned))
-                if not some:
-                    break
-                pruned += some
-                _, (size,) = yield from read(("GET", "bytes"))
+        if state is not JobState.COMPLETED or self._completed_bytes is None:
+            return pruned
+        while pruned < limit:
+            _, counts, (text,) = yield from queue_lists.counted(self, "c", ("GET", "bytes"))
+            size, number = int(text or 0), sum(count["c"] for count in counts.values())
+            excess = number * (size - self._completed_bytes) // max(1, size)  # as many jobs as have that many bytes
+            if size <= self._completed_bytes:
+                break
+            some = yield from self._erase_oldest(state, now, min(AT_ONCE, limit - pruned, max(1, excess)))
+            if not some:
+                break
+            pruned += some
         return pruned
 
     def _erase_oldest(self, state: JobState, latest: int, limit: int) -> Steps[int]:

@@ -95,15 +95,18 @@ class AsyncWire:
         """Run a script; load it first if the server does not know it."""
         pool = self.pools.here
         link = await pool.take()
+        writes = call.writes
         try:
             try:
                 return await self._reply(link, *self._server.command(call))
             except NoScriptError:
+                writes = False
                 await self._reply(link, "SCRIPT", "LOAD", call.script.text)
+                writes = call.writes
                 return await self._reply(link, *self._server.command(call))
         except _FAULTS as error:
             self._server.refused(error)
-            raise translate(error, self.url, writes=call.writes and link.is_busy) from error
+            raise translate(error, self.url, writes=writes and link.is_busy) from error
         finally:
             pool.put(link)
 

@@ -1,0 +1,21 @@
+"""Streams are refused, with the reason and the remedy."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast import App
+from holdfast.backends.redis.backend import RedisBackend
+from holdfast.errors import Unsupported
+
+
+async def test_streams_are_refused_with_the_reason_and_the_remedy(url: str):
+    async with App(url) as app:
+        with pytest.raises(Unsupported, match="SQL store") as refused:
+            await app.append("orders", stream="order-1", name="placed")
+        assert "redis cannot keep streams" in str(refused.value)
+
+
+def test_the_capability_names_it(backend: RedisBackend):
+    with pytest.raises(Unsupported, match="memory"):
+        backend.capabilities.require("keep streams")
