@@ -84,6 +84,7 @@ async def test_a_call_whose_reply_is_lost_has_an_unknown_outcome_and_is_not_sent
 async def test_a_claim_whose_reply_is_lost_is_found_by_its_worker(
     backend: RedisBackend, monkeypatch: pytest.MonkeyPatch
 ):
+    await hold_one(backend, worker_id="worker-b")  # the script is loaded, and the lane known
     await enqueue(backend, a_job(), a_job())
     reply = AsyncWire._reply
 
@@ -93,7 +94,6 @@ async def test_a_claim_whose_reply_is_lost_is_found_by_its_worker(
         raise RedisConnectionError("Connection reset by peer")
 
     with monkeypatch.context() as patch:
-        await backend.insight.queues()  # the lanes are known: the claim is the next script
         patch.setattr(AsyncWire, "_reply", lost)
         with pytest.raises(OutcomeUnknown):
             await claim(backend)

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
-from redis import connection as blocking
 from redis.asyncio import connection as driver
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
@@ -24,6 +23,7 @@ from holdfast.backends.redis.steps import Call, Restart, Word
 from holdfast.errors import SchemaMismatch
 from holdfast.store.connection_pool import AsyncPools
 from holdfast.store.schema_version import require_version
+from redis import connection as blocking
 
 VERSION = 1
 CONNECT_TIMEOUT = 5.0
