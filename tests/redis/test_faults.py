@@ -12,6 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from tests.redis.whole import check_whole
 from tests.servers.redis import connection_of, own_redis
 
+from holdfast.app.open import open_backend
 from holdfast.backends.redis.backend import RedisBackend
 from holdfast.backends.redis.wire import AsyncWire
 from holdfast.errors import ConfigError, OutcomeUnknown, SchemaMismatch, StoreUnavailable
@@ -29,7 +30,7 @@ from holdfast.testing.conformance.base import (
     in_extender,
     state_of,
 )
-from holdfast.testing.stores import open_backend, open_store
+from holdfast.testing.stores import open_store
 
 
 def _client(url: str) -> Any:
@@ -171,7 +172,7 @@ async def test_with_full_memory_producers_are_refused_and_workers_go_on():
             assert [job.id for job in held] == ids
             done = await backend.jobs.finish([Finish(job.lease, Completed()) for job in held])
             assert done == [Verdict.DONE] * len(ids)
-            assert await backend.jobs.promote(MANY)
+            assert (await backend.jobs.promote(MANY)).moved == 0
             _client(url).config_set("maxmemory", "0")
             await enqueue(backend, a_job())
         check_whole(url)

@@ -15,7 +15,7 @@ import pytest
 from tests.redis.whole import check_whole
 from tests.servers.redis import own_store
 
-from holdfast.backends.redis.steps import Call
+from holdfast.backends.redis.steps import ScriptCall
 from holdfast.backends.redis.wire import AsyncWire
 from holdfast.errors import HoldfastError
 from holdfast.model.conditions import Conditions, OnConflict, Unique
@@ -172,7 +172,7 @@ async def _run(
             calls = 0
             call = AsyncWire.call
 
-            async def stepping(wire: AsyncWire, asked: Call) -> Any:
+            async def stepping(wire: AsyncWire, asked: ScriptCall) -> Any:
                 nonlocal calls
                 if wire.url == backend.url and wire is backend._parts.here.wire:  # type: ignore[attr-defined]
                     calls += 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.redis.whole import check_whole
 
-from holdfast.backends.redis import jobs as enqueuing
 from holdfast.backends.redis.backend import RedisBackend
-from holdfast.backends.redis.scripts import SPREAD, STAGE, Script
-from holdfast.backends.redis.steps import Call
+from holdfast.backends.redis.job_rows import AT_ONCE
+from holdfast.backends.redis.scripts import SPREAD, STAGE, LuaScript
+from holdfast.backends.redis.steps import ScriptCall
 from holdfast.backends.redis.wire import AsyncWire
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.conformance.base import a_job, claim
@@ -20,12 +20,12 @@ class _Ends(Exception):  # noqa: N818 - not an error
     """The process ends here."""
 
 
-def _ending_at(monkeypatch: pytest.MonkeyPatch, script: Script, number: int) -> None:
+def _ending_at(monkeypatch: pytest.MonkeyPatch, script: LuaScript, number: int) -> None:
     """Let the process end before it sends the `number`-th call of a script."""
     sent = 0
     call = AsyncWire.call
 
-    async def counting(wire: AsyncWire, asked: Call) -> object:
+    async def counting(wire: AsyncWire, asked: ScriptCall) -> object:
         nonlocal sent
         sent += asked.script is script
         if asked.script is script and sent == number:
@@ -78,11 +78,11 @@ async def test_no_script_inserts_more_than_a_few_hundred_jobs(backend: RedisBack
     sizes: list[int] = []
     call = AsyncWire.call
 
-    async def measured(wire: AsyncWire, asked: Call) -> object:
+    async def measured(wire: AsyncWire, asked: ScriptCall) -> object:
         if asked.script.name in {"enqueue", "stage"}:
             sizes.append(len(asked.words))
         if asked.script is SPREAD:
-            assert asked.words == [enqueuing.AT_ONCE]
+            assert asked.words == [AT_ONCE]
         return await call(wire, asked)
 
     monkeypatch.setattr(AsyncWire, "call", measured)
@@ -96,7 +96,7 @@ async def test_an_error_while_staging_says_that_nothing_was_written(
     call = AsyncWire.call
     staged = 0
 
-    async def failing(wire: AsyncWire, asked: Call) -> object:
+    async def failing(wire: AsyncWire, asked: ScriptCall) -> object:
         nonlocal staged
         staged += asked.script is STAGE
         if staged == 2:

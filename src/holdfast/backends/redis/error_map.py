@@ -28,7 +28,7 @@ from holdfast.errors import (
 
 _REMEDIES = {
     "OOM": "its memory is full: enqueues are refused, workers go on; raise maxmemory, or keep less (completed_bytes=)",
-    "BUSY": "somebody's script runs for too long: end it with SCRIPT KILL",
+    "BUSY": "another program's script runs for too long: end it with SCRIPT KILL",
     "LOADING": "it loads its data after a start: try again",
     "MASTERDOWN": "it has lost its primary: try again after the failover",
     "READONLY": "it is a replica: connect to the primary",
@@ -68,6 +68,8 @@ def translate(error: Exception, where: str, *, writes: bool) -> HoldfastError:  
         return PrivilegeMissing(f"{where}: {text}; what a worker needs: {_PRIVILEGES}")
     if isinstance(error, AuthenticationError) or word in {"NOAUTH", "WRONGPASS"}:
         return StoreUnavailable(f"{where} refuses the user name or the password ({text})")
+    if "non local key" in text:  # what a script is told instead of ASK
+        word = "ASK"
     if word in _REMEDIES:
         return StoreUnavailable(f"{where}: {_REMEDIES[word]} ({text})")
     if "invalid flag" in text.lower() or "shebang" in text.lower():
