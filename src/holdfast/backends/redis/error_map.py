@@ -68,7 +68,7 @@ def translate(error: Exception, where: str, *, writes: bool) -> HoldfastError:  
         return PrivilegeMissing(f"{where}: {text}; what a worker needs: {_PRIVILEGES}")
     if isinstance(error, AuthenticationError) or word in {"NOAUTH", "WRONGPASS"}:
         return StoreUnavailable(f"{where} refuses the user name or the password ({text})")
-    if "non local key" in text:  # what a script is told instead of ASK
+    if "non local key" in text:  # the reply to a script, in place of ASK
         word = "ASK"
     if word in _REMEDIES:
         return StoreUnavailable(f"{where}: {_REMEDIES[word]} ({text})")
