@@ -62,6 +62,10 @@ def take_keys(claims: Sequence[UniqueClaim], *, again: bool) -> Steps[TakenKeys]
     own = found[len(names) :]
     known = {claim.id for claim, record in zip(claims, own, strict=True) if record is not None}
     collected = yield from pending()
+    # A job that exists by then keeps the conditions with which it was enqueued.
+    collected.guards += [
+        Guard("h", bucket(id16), id16, b"") for id16, record in zip(ids, own, strict=True) if record is None
+    ]
     holders = [text[:16] for text in texts.values() if text is not None]
     _, records = yield from read(*(("HGET", bucket(id16), id16) for id16 in holders))
     held = dict(zip(holders, records, strict=True))
