@@ -37,8 +37,8 @@ from holdfast.store.streams import Streams
 T = TypeVar("T")
 
 NO_STREAMS = (
-    "its memory is no place for a log that outlives its consumers; keep events in a SQL store next to it, in a separate "
-    'app: App("postgresql://…")'
+    "its memory is no place for a log that outlives its consumers; keep events in a SQL store next to it, in a "
+    'separate app: App("postgresql://…")'
 )
 NO_TRANSACTIONS = (
     "a transaction of Redis neither reads nor undoes; write an effect that may be repeated, by the job's id"
