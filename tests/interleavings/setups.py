@@ -7,16 +7,21 @@ from datetime import timedelta
 from typing import Any
 
 from tests.interleavings.operations import (
+    APP,
     JOB,
     LEASE,
     QUEUE,
     RETRIED,
+    SCHEDULE,
     SECOND,
+    TASK,
     THIRD,
     Instant,
     Leases,
     a_child,
     a_job,
+    a_schedule,
+    limited,
     request,
     unique,
 )
@@ -25,6 +30,7 @@ from holdfast.model.job import Lease
 from holdfast.model.limits import Limit, LimitKey
 from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Outcome
 from holdfast.store.jobs import JobStore
+from holdfast.store.schedules import ScheduleStore
 from holdfast.store.values import Finish
 
 
@@ -215,12 +221,58 @@ async def _limited_full(jobs: JobStore, clock: Instant) -> Leases:
     return leases
 
 
-LIMITED = LimitKey("queue", QUEUE)
-LIMITS = {"limited": Limit(running=1), "limited full": Limit(running=1)}
+async def _schedule_due(jobs: JobStore, clock: Instant) -> Leases:
+    """Two of its times have passed."""
+    clock.advance(timedelta(minutes=11))
+    return {}
+
+
+async def set_up_schedules(state: str, schedules: ScheduleStore) -> None:
+    """Define the schedule that a state has, before its time begins."""
+    if state in {"schedule due", "schedule paused"}:
+        await schedules.put(SCHEDULE, a_schedule())
+    if state == "schedule paused":
+        await schedules.pause(SCHEDULE)
+    if state == "schedule declared":
+        await schedules.declare(APP, {SCHEDULE: a_schedule()}, overrules=None)
+
+
+async def _limit_key(jobs: JobStore, clock: Instant) -> Leases:
+    """As `running`, but the job has a limit key and its only slot, for which another waits."""
+    await jobs.enqueue([limited(JOB), limited(SECOND)])
+    leases = {"zombie": await _take(jobs, "zombie")}
+    clock.advance(LEASE * 2)
+    await jobs.rescue(None, 10)
+    leases["holder"] = await _take(jobs, "holder")
+    clock.advance(LEASE * 2)
+    return leases
+
+
+async def _limit_key_due(jobs: JobStore, clock: Instant) -> Leases:
+    """The first is retried and due; the second has the slot and runs."""
+    leases = await _limit_key(jobs, clock)
+    await jobs.finish([Finish(leases["holder"], RETRIED)])
+    leases["other"] = await _take(jobs, "holder")
+    clock.advance(timedelta(minutes=1))
+    return leases
+
+
+_QUEUE, _KEYS = LimitKey("queue", QUEUE), LimitKey("key", TASK)
+LIMITED = (_QUEUE, _KEYS)
+LIMITS = {
+    "limited": {_QUEUE: Limit(running=1)},
+    "limited full": {_QUEUE: Limit(running=1)},
+    "limit key": {_KEYS: Limit(running=1)},
+    "limit key due": {_KEYS: Limit(running=1)},
+    "no limit key": {_KEYS: Limit(running=1)},
+}
 SETUPS: dict[str, Callable[[JobStore, Instant], Awaitable[Leases]]] = {
     "absent": _absent,
     "limited": _limited,
     "limited full": _limited_full,
+    "limit key": _limit_key,
+    "limit key due": _limit_key_due,
+    "no limit key": _absent,
     "ready": _ready,
     "due": _due,
     "running": _running,
@@ -249,4 +301,8 @@ SETUPS: dict[str, Callable[[JobStore, Instant], Awaitable[Leases]]] = {
     "key running": _unique("waiting", "running"),
     "key running to its end": _unique("unfinished", "running"),
     "key failed": _unique("unfinished", "failed"),
+    "no schedule": _absent,
+    "schedule due": _schedule_due,
+    "schedule paused": _schedule_due,
+    "schedule declared": _schedule_due,
 }

@@ -14,6 +14,7 @@ from holdfast.torture.event import HistoryRecord, JobEvent, ObservedOutcome, Tak
 from holdfast.torture.operator_events import (
     CancelAnswered,
     CancelCalled,
+    OperatorEvent,
     PauseAnswered,
     ResetAnswered,
     ResetCalled,
@@ -97,8 +98,8 @@ class EnqueueCalled(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
     If the library generates the ids (`enqueue_many`), `jobs` is empty and `size` counts them; the jobs then carry the
     header `call`, which the final dump contains. A repeat has the same jobs and another `call`. `max_running` is the
-    limit of the task, 0 for none. Each job waits for those in `after`. With a `chain`, all but each first of so
-    many also wait for the one before.
+    limit of the task, or with a `limit_key` that of each key, 0 for none. Each job waits for those in `after`. With a
+    `chain`, all but each first of so many also wait for the one before.
     """
 
     call: str
@@ -114,6 +115,7 @@ class EnqueueCalled(HistoryRecord, frozen=True, kw_only=True, gc=False):
     using: bool = False
     unique_key: str = ""
     max_running: int = 0
+    limit_key: str = ""
     after: tuple[str, ...] = ()
     run_anyway: bool = False
     chain: int = 0
@@ -327,15 +329,7 @@ AnyEvent = (
     | ProgressAnswered
     | ExtendAnswered
     | LeaseLostSeen
-    | CancelCalled
-    | CancelAnswered
-    | RetryCalled
-    | RetryAnswered
-    | ResetCalled
-    | ResetAnswered
-    | PauseAnswered
-    | ResumeCalled
-    | ResumeAnswered
+    | OperatorEvent
     | Clock
     | Snapshot
     | JobRow

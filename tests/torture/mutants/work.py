@@ -24,7 +24,7 @@ from holdfast.model.outcome import Retry
 from holdfast.torture.events import Takes
 from holdfast.torture.names import QUEUE
 from holdfast.torture.programs import enqueueing
-from holdfast.torture.work import catalogue, graph
+from holdfast.torture.work import catalogue, graph, paced, ticking
 from holdfast.torture.work.app import AGAIN, app, lease
 from holdfast.torture.work.attempt import (
     attempt,
@@ -35,6 +35,7 @@ from holdfast.torture.work.attempt import (
     take_effect_blocking,
 )
 from holdfast.torture.work.base import Order, Work, calls_of
+from holdfast.worker import schedules
 
 WEIGHTS: Final = {
     "silent": 6,
@@ -145,13 +146,25 @@ async def slow_limited(ctx: Context) -> None:
         await take_effect(ctx)
 
 
+@app.task(queue=QUEUE, retry=AGAIN, max_attempts=20, key_limit=Limit(running=2))
+async def slow_by_key(ctx: Context) -> None:
+    """Take effect late, two of each key at a time."""
+    with attempt(ctx):
+        await pass_time()
+        await take_effect(ctx)
+
+
+def _drawn_by_key(chance: random.Random, count: int) -> Order:
+    return Order(task=slow_by_key, calls=[{}] * count, options={"limit_key": chance.choice("abcdefghijklmnop")})
+
+
 OURS: Final = (
     Work(name="idle", weight=20, takes=Takes.NOTHING, draw=_favoured),
     Work(name="idle_in_thread", weight=3, takes=Takes.NOTHING, draw=calls_of(idle_in_thread)),
     Work(name="stumbling", weight=6, takes=Takes.NOTHING, draw=calls_of(stumbling)),
     Work(name="slow_transfer", weight=16, takes=Takes.TRANSACTION, draw=calls_of(slow_transfer)),
     Work(name="slow_transfer_in_thread", weight=3, takes=Takes.TRANSACTION, draw=calls_of(slow_transfer_in_thread)),
-    Work(name="slow_transfer_in_batches", weight=8, takes=Takes.TRANSACTION, draw=_batched),
+    Work(name="slow_transfer_in_batches", weight=30, takes=Takes.TRANSACTION, draw=_batched),
     Work(name="delayed", weight=4, takes=Takes.TRANSACTION, draw=_delayed),
     Work(name="telling", weight=20, takes=Takes.TRANSACTION, draw=calls_of(telling)),
 )
@@ -159,7 +172,12 @@ OURS: Final = (
 
 FEATURES: Final = {
     "I28": tuple(msgspec.structs.replace(work, weight=15) for work in graph.WORKS),
-    "I29": (Work(name="slow_limited", weight=12, takes=Takes.TRANSACTION, draw=calls_of(slow_limited)),),
+    "I29": (
+        Work(name="slow_limited", weight=12, takes=Takes.TRANSACTION, draw=calls_of(slow_limited)),
+        Work(name="slow_by_key", weight=12, takes=Takes.TRANSACTION, draw=_drawn_by_key),
+    ),
+    "I30": tuple(msgspec.structs.replace(work, weight=25, most=None) for work in ticking.WORKS),
+    "I31": tuple(msgspec.structs.replace(work, weight=25, most=None) for work in paced.WORKS),
 }
 """Works for the mutants that break these invariants: others would only wait for them."""
 
@@ -174,4 +192,5 @@ def replace_works(*, killers: bool, features: Collection[str]) -> None:
     ]
     added = [work for code, works in FEATURES.items() if code in features for work in works]
     catalogue.WORKS = (*taken_over, *OURS, *added)  # type: ignore[misc]
+    schedules.POLL = 0.3  # of schedules that are defined meanwhile
     enqueueing._WEIGHTS = (30, 30, 20, 20)  # more of them in transactions of the caller's

@@ -15,7 +15,7 @@ from typing import NoReturn, TypeVar
 
 from holdfast.backends.redis.directory import Directory
 from holdfast.backends.redis.extender import RedisExtender
-from holdfast.backends.redis.job_rows import RedisJobRows
+from holdfast.backends.redis.job_rows import LIMITS_PER_KEY, NO_LIMITS_PER_KEY, RedisJobRows
 from holdfast.backends.redis.jobs import RedisJobs
 from holdfast.backends.redis.location import RedisLocation
 from holdfast.backends.redis.notifier import RedisNotifier
@@ -170,7 +170,12 @@ class RedisBackend(BackendOverParts[RedisParts]):
             joins_transactions=False,
             shared=True,
             repeat_shows_outcome=True,
-            refusals={STREAMS: NO_STREAMS, "join transactions": NO_TRANSACTIONS},
+            limits_keys=False,
+            refusals={
+                STREAMS: NO_STREAMS,
+                "join transactions": NO_TRANSACTIONS,
+                LIMITS_PER_KEY: NO_LIMITS_PER_KEY,
+            },
         )
 
     def extender(self) -> RedisExtender:  # noqa: D102

@@ -16,11 +16,13 @@ import msgspec
 
 from holdfast.backends.postgres.verbs.copying import job_row, ready_row, scheduled_row, stream
 from holdfast.backends.sql.job_writes import count_row
+from holdfast.backends.sql.limit_keys import admit_new
 from holdfast.backends.sql.steps import Numbers, Rows, each, load, rows, run
 from holdfast.model.instants import span_micros, to_micros
-from holdfast.model.job import NewJob, parents_of
+from holdfast.model.job import NewJob, parents_of, unique_of
 from holdfast.model.turn import due_at, turn_of
 from holdfast.store.steps import Place, Steps, became_ready
+from holdfast.store.verbs.unique import claims_of
 
 CHUNK = 5_000
 NO_KEY = 0  # of the jobs that are blocked by their parents
@@ -29,45 +31,55 @@ _encode = msgspec.json.encode
 LaneIds = Mapping[tuple[str, str], int]
 
 
-def insert_any(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
-    """Insert jobs by statement, with or without order keys and parents; False for each whose id exists already."""
-    is_ordered = any(job.order_key is not None or parents_of(job) for job in jobs)
-    return (yield from insert_ordered(jobs, lanes) if is_ordered else insert(jobs, lanes))
+def insert_any(jobs: Sequence[NewJob], lanes: LaneIds, *, joins: bool) -> Steps[list[bool]]:
+    """Insert jobs by statement, with or without keys and parents; False for each whose id exists already.
+
+    `joins`: the transaction may stay open for long. Then jobs with limit keys are left to `promote`, so that no key is
+    locked meanwhile.
+    """
+    is_keyed = any(job.order_key is not None or job.limit_key is not None or parents_of(job) for job in jobs)
+    return (yield from insert_keyed(jobs, lanes, joins=joins) if is_keyed else insert(jobs, lanes))
 
 
 def insert(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
     """Insert jobs by statement; False for each whose id exists already."""
     found: Rows = []
-    if len(jobs) == 1:
-        job = jobs[0]
-        found = yield from rows(
-            "enqueue_one",
-            id=job.id,
-            lane_id=lanes[job.queue, job.task],
-            payload=job.payload,
-            headers=_headers(job),
-            priority=job.priority,
-            max_attempts=job.max_attempts,
-            timeout=job.timeout,
-            run_at=_instant(job),
-            delay=_delay(job),
-        )
+    if len(jobs) == 1 and unique_of(jobs[0]) is None:
+        found = yield from rows("enqueue_one", **_fields(jobs[0], lanes))
     else:
         for start in range(0, len(jobs), CHUNK):
             found += yield from rows("enqueue", **_columns(jobs[start : start + CHUNK], lanes))
     return (yield from _inserted(jobs, found))
 
 
-def insert_ordered(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
-    """Insert jobs, some with an order key; the keys are locked first, so that seqs increase along each key.
+def insert_free(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
+    """Insert jobs with unique keys if no job has taken one of the keys; otherwise none, and return an empty list.
 
-    A job with parents is blocked by no key, and joins its order key when they have ended.
+    Raises the driver's unique violation, and inserts none, if that is so only since the statement began, or if an id
+    exists already.
+    """
+    claims = claims_of(jobs)
+    if len(jobs) == 1:
+        scope = str(claims[0].unique_scope)
+        given = {**_fields(jobs[0], lanes), **claims[0]._asdict(), "unique_scope": scope}
+        found = yield from rows("enqueue_unique_one", **given)
+    else:
+        tasks, periods = [claim.task for claim in claims], [claim.period for claim in claims]
+        found = yield from rows("enqueue_unique", **_columns(jobs, lanes), tasks=tasks, periods=periods)
+    return (yield from _inserted(jobs, found)) if found else []
+
+
+def insert_keyed(jobs: Sequence[NewJob], lanes: LaneIds, *, joins: bool) -> Steps[list[bool]]:
+    """Insert jobs, some with a key; order keys are locked first, so that seqs increase along each key.
+
+    A job with parents is blocked by no key, and joins its key when they have ended.
     """
     ordered = [job for job in jobs if job.order_key is not None and not parents_of(job)]
     wanted = list(dict.fromkeys((job.queue, job.order_key) for job in ordered))
-    keys = yield from rows(
-        "take_order_keys", queues=[name[0] for name in wanted], order_keys=[name[1] for name in wanted]
-    )
+    keys: Rows = []
+    if wanted:
+        names = {"queues": [queue for queue, _ in wanted], "order_keys": [order_key for _, order_key in wanted]}
+        keys = yield from rows("take_order_keys", **names)
     key_ids = {(queue, order_key): key_id for queue, order_key, key_id, _ in keys}
     vacant = {key_id for _, _, key_id, head_seq in keys if not head_seq}  # no job of the key exists yet
     heads: dict[int, int] = {}
@@ -84,18 +96,38 @@ def insert_ordered(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
             order_keys=[job.order_key for job in chunk],
             key_ids=joined,
             vacant=[key_id in vacant for key_id in joined],
+            limit_keys=[job.limit_key for job in chunk],
+            admitted_later=[joins] * len(chunk),
         )
-        heads.update({key_id: seq for _, _, _, seq, _, key_id in some if key_id is not None})
+        heads.update({key_id: seq for _, _, _, seq, _, key_id, _ in some if key_id is not None})
         vacant -= heads.keys()
         found += some
     if heads:
         yield from run("set_heads", key_ids=Numbers(heads), seqs=Numbers(heads.values()))
     if vacant:
         yield from run("drop_order_keys", key_ids=Numbers(vacant))
+    limited = [seq for _, _, _, seq, *_, is_limited in found if is_limited]
+    if limited:
+        yield from became_ready((yield from admit_new(limited)))
     return (yield from _inserted(jobs, found))
 
 
+def _fields(job: NewJob, lanes: LaneIds) -> dict[str, object]:
+    return {
+        "id": job.id,
+        "lane_id": lanes[job.queue, job.task],
+        "payload": job.payload,
+        "headers": _headers(job),
+        "priority": job.priority,
+        "max_attempts": job.max_attempts,
+        "timeout": job.timeout,
+        "run_at": _instant(job),
+        "delay": _delay(job),
+    }
+
+
 def _columns(jobs: Sequence[NewJob], lanes: LaneIds) -> dict[str, object]:
+    uniques = [unique_of(job) for job in jobs]
     return {
         "ids": [job.id for job in jobs],
         "lane_ids": Numbers(lanes[job.queue, job.task] for job in jobs),
@@ -106,6 +138,8 @@ def _columns(jobs: Sequence[NewJob], lanes: LaneIds) -> dict[str, object]:
         "timeouts": [job.timeout for job in jobs],
         "run_ats": [_instant(job) for job in jobs],
         "delays": [_delay(job) for job in jobs],
+        "unique_keys": [None if unique is None else unique.key for unique in uniques],
+        "unique_scopes": [None if unique is None else str(unique.scope) for unique in uniques],
     }
 
 
