@@ -183,13 +183,13 @@ async def _run(
             calls = 0
             call = AsyncWire.call
 
-            async def stepping(wire: AsyncWire, asked: ScriptCall) -> Any:
+            async def stepping(wire: AsyncWire, asked: ScriptCall, store: bytes) -> Any:
                 nonlocal calls
                 if wire.url == backend.url and wire is backend._parts.here.wire:  # type: ignore[attr-defined]
                     calls += 1
                     if calls == before:
                         answers.append(await _answer(OPERATIONS[names[1]], second))
-                return await call(wire, asked)
+                return await call(wire, asked, store)
 
             with monkeypatch.context() as patch:
                 patch.setattr(AsyncWire, "call", stepping)

@@ -121,8 +121,8 @@ class RedisParts(StoreParts):
         self.server = self.owner = Server(location, clock)
         self.wire = AsyncWire(self.server)
         self.notifier = self._notifier = notifier = RedisNotifier(location)
-        self.runner = RedisRunner(self.wire, notifier.wake_here)
         directory = Directory(self.server)
+        self.runner = RedisRunner(self.wire, directory, notifier.wake_here)
         self.rows = self._rows = rows = RedisJobRows(
             directory, Steady() if clock is None else None, location.completed_bytes
         )
