@@ -103,7 +103,7 @@ AROUND_LIMIT_KEYS = {
     "no limit key": (["enqueue k third", "enqueue k fourth"], ["claim"]),
     "limit key": (
         ["complete", "enqueue k third"],
-        ["complete inside", "retried", "release", "rescue", "cancel", "enqueue k fourth"],
+        ["complete inside", "retried", "release", "cancel", "enqueue k fourth"],
     ),
     "limit key due": (["promote"], ["complete second", "enqueue k third"]),
 }
