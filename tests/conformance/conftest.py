@@ -13,6 +13,7 @@ import pytest
 from psycopg import sql
 from tests.servers.postgres import parts_of
 from tests.servers.postgres_schemas import clean_schema
+from tests.servers.redis import own_store
 
 from holdfast.store.backend import Backend
 from holdfast.testing.clock import ManualClock
@@ -20,7 +21,7 @@ from holdfast.testing.conformance.base import EffectTable, MakeBackend, a_job, c
 from holdfast.testing.reference import Reference, ReferenceBackend
 from holdfast.testing.stores import open_store
 
-STORES = ["reference", "sqlite", "sqlite-memory", "postgres"]
+STORES = ["reference", "sqlite", "sqlite-memory", "postgres", "valkey", pytest.param("redis", marks=pytest.mark.slow)]
 
 
 class SQLiteEffects:
@@ -124,12 +125,16 @@ def path(store: str, tmp_path: Path) -> Path | None:
 
 @pytest.fixture
 def url(store: str, path: Path | None) -> Iterator[str]:
-    if store != "postgres":
-        # No test here crashes the machine, and syncing would take most of the time.
-        yield "sqlite://" if path is None else f"sqlite:///{path}?synchronous=normal"
-        return
-    with clean_schema() as url:
-        yield url
+    match store:
+        case "postgres":
+            with clean_schema() as url:
+                yield url
+        case "valkey" | "redis":
+            with own_store(store) as url:
+                yield url
+        case _:
+            # No test here crashes the machine, and syncing would take most of the time.
+            yield "sqlite://" if path is None else f"sqlite:///{path}?synchronous=normal"
 
 
 @pytest.fixture

@@ -8,16 +8,23 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.servers.postgres_schemas import InstalledSchema, return_schema, take_schema
+from tests.servers.redis import drop_store, new_store_url, server_url
 from tests.stateful.machine import StoreMachine
 
-STORES = ["sqlite", "sqlite-memory", "postgres"]
-EXAMPLES = {"sqlite": 20, "sqlite-memory": 5, "postgres": 8}  # `make test-slow` tries many more
+from holdfast.testing.redis_server import Flavour
+
+STORES = ["sqlite", "sqlite-memory", "postgres", "valkey", pytest.param("redis", marks=pytest.mark.slow)]
+EXAMPLES = {"sqlite": 20, "sqlite-memory": 5, "postgres": 8, "valkey": 15, "redis": 15}
+"""How many examples are tried; `make test-slow` tries many more."""
+FLAVOURS: dict[str, Flavour] = {"valkey": "valkey", "redis": "redis"}
 
 
 def machine_for(store: str, folder: Path) -> type[StoreMachine]:
     """Return a machine whose every example runs on an empty store."""
     if store == "postgres":
         return _machine_for_postgres()
+    if store in FLAVOURS:
+        return _machine_for_redis(FLAVOURS[store])
     examples = iter(range(10**9))
 
     class Machine(StoreMachine):
@@ -41,6 +48,24 @@ def _machine_for_postgres() -> type[StoreMachine]:
             super().teardown()
             if self.schema is not None:
                 return_schema(self.schema)
+
+    return Machine
+
+
+def _machine_for_redis(flavour: Flavour) -> type[StoreMachine]:
+    server_url(flavour)  # skips the test where there is no server
+
+    class Machine(StoreMachine):
+        store_url = ""
+
+        def url(self) -> str:
+            self.store_url = new_store_url(flavour)
+            return self.store_url
+
+        def teardown(self) -> None:
+            super().teardown()
+            if self.store_url:
+                drop_store(self.store_url)
 
     return Machine
 
