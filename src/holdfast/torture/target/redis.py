@@ -43,7 +43,7 @@ class RedisTarget(Target):
 
     def _client(self, name: str = "conductor") -> Any:
         settings: dict[str, Any] = {"socket_timeout": _TIMEOUT, "client_name": f"holdfast-torture-{name}"}
-        return redis.Redis.from_url(self._server, **settings)
+        return redis.Redis.from_url(self._server, **settings)  # pyright: ignore[reportUnknownMemberType]
 
     @contextmanager
     def _connected(self) -> Generator[Any]:
