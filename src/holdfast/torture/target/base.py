@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
 
+from holdfast.app.open import open_backend
 from holdfast.errors import ConfigError
+from holdfast.store.capabilities import Capabilities
 from holdfast.torture.target.jobs import JobReader
 from holdfast.torture.target.streams import StreamReader
 
@@ -87,6 +89,11 @@ class Target(ABC):
         self._statements = statements
         self.jobs = JobReader(self.snapshot)
         self.streams = StreamReader(self.snapshot)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the store can do."""
+        return open_backend(self.url).capabilities
 
     @property
     def statements(self) -> TargetStatements:

@@ -6,6 +6,7 @@ import json
 import struct
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -40,8 +41,11 @@ class RedisQuery:
         """`client` is one of redis-py, with `prefix` before all keys of the store."""
         self._client = client
         self._prefix = prefix
-        lanes: list[bytes] = client.lrange(prefix + b"lanes", 0, -1)
-        self._lanes: list[list[str]] = [lane.decode().split("\0") for lane in lanes]
+        self._lanes = self._read_lanes()
+
+    def _read_lanes(self) -> list[list[str]]:
+        lanes: list[bytes] = self._client.lrange(self._prefix + b"lanes", 0, -1)
+        return [lane.decode().split("\0") for lane in lanes]
 
     def all(self, name: str, **names: str | int) -> list[Row]:
         """Return all rows."""
@@ -57,7 +61,7 @@ class RedisQuery:
         if name == "has_marker":
             return int(self._client.exists(self._prefix + b"torture"))
         if name == "count_state":
-            return sum(self._client.zcard(key) for _, key in self._keys(state))
+            return self._sizes[state]
         if name == "count_foreign":
             theirs = {number for number, (queue, _) in enumerate(self._lanes) if queue not in QUEUES}
             return sum(lane in theirs for state in _SETS for lane, _ in self._members(state))
@@ -66,6 +70,23 @@ class RedisQuery:
     def each(self, name: str) -> Iterator[Row]:
         """Go over rows."""
         return iter(self.all(name))
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        """The number of jobs in each state, all at one moment: a job that moves would be missed otherwise."""
+        while True:
+            moment = self._client.pipeline(transaction=True)
+            moment.llen(self._prefix + b"lanes")
+            states = [state for state in _SETS for _ in self._keys(state)]
+            for state in _SETS:
+                for _, key in self._keys(state):
+                    moment.zcard(key)
+            lanes, *sizes = moment.execute()
+            if lanes == len(self._lanes):
+                return {
+                    state: sum(size for of, size in zip(states, sizes, strict=True) if of == state) for state in _SETS
+                }
+            self._lanes = self._read_lanes()
 
     def _keys(self, state: str) -> list[tuple[int, bytes]]:
         letters = _SETS[state]
