@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.servers.redis import connection_of, drop_store, new_store_url
@@ -75,7 +76,7 @@ async def test_it_reads_every_job_in_the_state_of_its_set(target: Target):
 async def test_a_job_that_is_in_the_set_of_another_state_is_damage(target: Target):
     target.create()
     await enqueue(target.url, QUEUE)
-    client = connection_of(target.url)
+    client: Any = connection_of(target.url)
     prefix = "{holdfast:" + target.url.partition("name=")[2] + "}:"
     ((member, turn),) = client.zrange(f"{prefix}r0", 0, 0, withscores=True)
     client.zrem(f"{prefix}r0", member)
