@@ -38,7 +38,7 @@ def settings_of(location: RedisLocation) -> dict[str, Any]:
         "username": location.username,
         "password": location.password,
         "protocol": 2,
-        "client_name": "holdfast",
+        "client_name": f"holdfast.{location.name}",  # shown by CLIENT LIST
         "socket_connect_timeout": CONNECT_TIMEOUT,
     }
     if location.path is not None:
