@@ -1,13 +1,16 @@
-"""Redis and Valkey: the whole contract of jobs, by scripts; no streams."""
+"""Redis and Valkey: the whole contract of jobs, by scripts; no streams.
+
+`redis://user:password@host:port/database?name=holdfast`; `location.py` lists the schemes and settings.
+"""
 
 from __future__ import annotations
 
-try:
-    import redis as _redis  # noqa: F401 - reports the missing extra by its own name
-except ImportError as error:
-    from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError
 
-    raise ConfigError("a redis:// store needs its driver: pip install 'holdfast[redis]'") from error
+try:
+    import redis as redis
+except ModuleNotFoundError as missing:
+    raise ConfigError("redis:// needs the driver redis-py: pip install 'holdfast[redis]'") from missing
 
 from holdfast.backends.redis.backend import open_backend
 

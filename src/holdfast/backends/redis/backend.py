@@ -11,8 +11,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from datetime import timedelta
 from typing import NoReturn, TypeVar
 
 from holdfast.backends.redis.directory import Directory
@@ -27,12 +25,10 @@ from holdfast.backends.redis.schema import RedisSchema, kind_of, server_info
 from holdfast.backends.redis.steps import read
 from holdfast.backends.redis.wire import AsyncWire, BlockingWire, Server
 from holdfast.errors import Unsupported
-from holdfast.model.isolation import Isolation
 from holdfast.model.steady_clock import Steady
 from holdfast.store.backend_over_parts import BackendOverParts, StoreParts
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.fences import HandlersTransactions
-from holdfast.store.handler_transaction import FenceCheck, OpenTransaction
 from holdfast.store.jobs_over_rows import InsightOverRows, QueuesOverRows
 from holdfast.store.schedules_over_rows import SchedulesOverRows
 from holdfast.store.steps import Runner, Steps
@@ -44,7 +40,9 @@ NO_STREAMS = (
     "a log in memory is lost or evicted before its consumers have read it; keep events in a SQL store next to it: "
     'App("redis://…", events="postgresql://…")'
 )
-NO_TRANSACTIONS = "Redis has no transactions that read and undo; complete the job after its effect, and make that repeatable"
+NO_TRANSACTIONS = (
+    "a transaction of Redis neither reads nor undoes; write an effect that may be repeated, by the job's id"
+)
 
 
 def _no_streams() -> NoReturn:
@@ -61,29 +59,24 @@ class _NoTransactions(HandlersTransactions):
     def __init__(self) -> None:
         """There are no verbs for them."""
 
-    def begin(self, *_: object, **__: object) -> NoReturn:  # noqa: D102
+    def begin(self, *_: object, **__: object) -> NoReturn:
+        """Refuse."""
         _no_transactions()
 
     begin_blocking = begin_many = begin_many_blocking = begin
 
-    def open(  # noqa: D102
-        self, fence: FenceCheck, limit: timedelta, isolation: Isolation
-    ) -> AbstractAsyncContextManager[OpenTransaction]:
-        _no_transactions()
-
-    def open_blocking(  # noqa: D102
-        self, fence: FenceCheck, limit: timedelta, isolation: Isolation
-    ) -> AbstractContextManager[OpenTransaction]:
-        _no_transactions()
+    open = open_blocking = begin
 
 
 class _NoCallers:
     """Refuses connections of callers."""
 
-    def runner(self, using: object) -> Runner:  # noqa: ARG002, D102
+    def runner(self, using: object) -> Runner:  # noqa: ARG002
+        """Refuse."""
         _no_transactions()
 
-    def run_blocking(self, using: object, steps: Steps[T]) -> T:  # noqa: ARG002, D102
+    def run_blocking(self, using: object, steps: Steps[T]) -> T:  # noqa: ARG002
+        """Refuse."""
         steps.close()
         _no_transactions()
 
@@ -120,15 +113,17 @@ class RedisParts(StoreParts):
     def __init__(self, location: RedisLocation, clock: Callable[[], int] | None) -> None:
         self.server = self.owner = Server(location, clock)
         self.wire = AsyncWire(self.server)
-        self.notifier = notifier = RedisNotifier(location)
+        self.notifier = self._notifier = notifier = RedisNotifier(location)
         self.runner = RedisRunner(self.wire, notifier.wake_here)
         directory = Directory(self.server)
-        self.rows = RedisJobRows(directory, Steady() if clock is None else None, location.completed_bytes)
-        self.jobs = RedisJobs(self.runner, self.rows, notifier.notify_ends)
-        self.queues = QueuesOverRows(self.runner, self.rows)
+        self.rows = self._rows = rows = RedisJobRows(
+            directory, Steady() if clock is None else None, location.completed_bytes
+        )
+        self.jobs = RedisJobs(self.runner, rows, notifier.notify_ends)
+        self.queues = QueuesOverRows(self.runner, rows)
         self.schedules = SchedulesOverRows(self.runner, RedisScheduleRows(), self.jobs.inserter, notifier.notify)
-        self.insight = RedisInsight(self.runner, self.rows, self.wire)
-        self.schema = RedisSchema(self.wire, location)
+        self.insight = RedisInsight(self.runner, rows, self.wire)
+        self.schema = self.described = RedisSchema(self.wire, location)
         self.transactions = _NoTransactions()
         self.callers = _NoCallers()
 
@@ -138,17 +133,17 @@ class RedisParts(StoreParts):
         _no_streams()
 
     def jobs_over(self, runner: Runner) -> RedisJobs:  # noqa: D102
-        return RedisJobs(runner, self.rows)
+        return RedisJobs(runner, self._rows)
 
     def extender(self) -> RedisExtender:
         """Open the extending thread's connection."""
-        return RedisExtender(BlockingWire(self.server), self.rows, _no_streams)
+        return RedisExtender(BlockingWire(self.server), self._rows, _no_streams)
 
     async def close(self) -> None:
         """Close everything."""
-        self.notifier.close()
+        self._notifier.close()
         self.wire.pools.close()
-        await self.notifier.ended(within=2.0)
+        await self._notifier.ended(within=2.0)
 
 
 class RedisBackend(BackendOverParts[RedisParts]):
@@ -159,7 +154,7 @@ class RedisBackend(BackendOverParts[RedisParts]):
 
     @property
     def capabilities(self) -> Capabilities:  # noqa: D102 - the port states the contracts
-        info = self._parts.here.schema.info
+        info = self._parts.here.described.info
         return Capabilities(
             store="redis",
             version=" ".join(kind_of(info)) if info else "unknown before it is opened",

@@ -36,38 +36,40 @@ def claim(rows: Looking, request: ClaimRequest) -> Steps[Claim]:
     """Lease the first jobs by turn and seq over all lanes, all under one fence."""
     if request.limit < 1:
         return Claim([])
-    directory = rows.directory
-    yield from directory.known()
+    yield from rows.directory.known()
     for _ in range(_LOOKS):
         wanted = _wanted(rows, request)
-        if wanted.limited:
-            found = yield from _choose(rows, request, wanted)
-            if found is None:
-                continue
-            if found.uses:
-                if not found.names:
-                    return found.claimed([])
-                reply = yield Call(CLAIM, [*_words(rows, request), b"", b"".join(found.names), *found.guards])
-                if reply[0] == b"jobs":
-                    return found.claimed(_jobs(reply, directory.lanes))
-                if reply[0] == b"shape":
-                    yield from directory.refresh()
-                continue
-        if not wanted.lanes:
-            _, (shape,) = yield from read(("HGET", "meta", "shape"))
-            if shape == directory.shape:
-                return Claim([])
-            yield from directory.refresh()
-            continue
-        lanes = b"".join(map(_LANE.pack, wanted.lanes))
-        reply = yield Call(CLAIM, [*_words(rows, request), lanes, b""])
-        if reply[0] == b"shape":
-            yield from directory.refresh()
-            continue
-        if reply[0] == b"none":
-            return Claim([])
-        return (yield from _rest(rows, request, lanes, reply))
+        way = _within_limits if wanted.limited else _free
+        claimed = yield from way(rows, request, wanted)
+        if claimed is not None:
+            return claimed
     raise StoreUnavailable("limits of queues or tasks change faster than they can be read: try again")
+
+
+def _free(rows: Looking, request: ClaimRequest, wanted: _Wanted) -> Steps[Claim | None]:
+    """Claim from lanes without limits; None if the lanes have changed."""
+    lanes = b"".join(map(_LANE.pack, wanted.lanes))
+    reply: Sequence[bytes] = yield Call(CLAIM, [*_words(rows, request), lanes, b""])
+    if reply[0] == b"shape":
+        yield from rows.directory.refresh()
+        return None
+    return Claim([]) if reply[0] == b"none" else (yield from _rest(rows, request, lanes, reply))
+
+
+def _within_limits(rows: Looking, request: ClaimRequest, wanted: _Wanted) -> Steps[Claim | None]:
+    """Claim what limits allow; None if something has changed since it was read."""
+    found = yield from _choose(rows, request, wanted)
+    if found is None:
+        return None
+    if not found.uses:
+        return (yield from _free(rows, request, wanted))
+    if not found.names:
+        return found.claimed([])
+    reply: Sequence[bytes] = yield Call(CLAIM, [*_words(rows, request), b"", b"".join(found.names), *found.guards])
+    if reply[0] == b"jobs":
+        return found.claimed(_jobs(reply, rows.directory.lanes))
+    yield from rows.directory.refresh()
+    return None
 
 
 def _rest(rows: Looking, request: ClaimRequest, lanes: bytes, reply: Sequence[bytes]) -> Steps[Claim]:
@@ -118,7 +120,8 @@ def _jobs(reply: Sequence[bytes], lanes: Sequence[Lane]) -> list[LeasedJob]:
 
 
 def _leased(text: bytes, fence: int, lanes: Sequence[Lane]) -> LeasedJob:
-    _, flags, interrupted, lost, attempt, excused, turn, seq, lane, priority, most, enqueued = HEAD.unpack_from(text, 16)
+    head: tuple[int, ...] = HEAD.unpack_from(text, 16)
+    _, flags, interrupted, lost, attempt, excused, turn, seq, lane, priority, most, enqueued = head
     at, order_key = _BODY_AT, None
     if flags & KEYED:
         end = at + 2 + int.from_bytes(text[at : at + 2], "big")

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 
-from holdfast.errors import HoldfastError, OutcomeUnknown, PrivilegeMissing, SchemaMismatch, StoreError, StoreUnavailable
+from holdfast.errors import (
+    HoldfastError,
+    OutcomeUnknown,
+    PrivilegeMissing,
+    SchemaMismatch,
+    StoreError,
+    StoreUnavailable,
+)
 
 _REMEDIES = {
     "OOM": "its memory is full: enqueues are refused, workers go on; raise maxmemory, or keep less (completed_bytes=)",
@@ -19,7 +26,9 @@ _REMEDIES = {
     "TRYAGAIN": "the store's slot is being moved to another node: try again after the move",
     "MISCONF": "it cannot write to its disk: look at its log",
 }
-_PRIVILEGES = "ACL SETUSER <user> ~{holdfast:*}:* &{holdfast:*}:* +@read +@write +@scripting +@connection +@pubsub +time"
+_PRIVILEGES = (
+    "ACL SETUSER <user> ~{holdfast:*}:* &{holdfast:*}:* +@read +@write +@scripting +@connection +@pubsub +time +info"
+)
 
 
 def is_reply(error: BaseException) -> bool:
@@ -27,7 +36,7 @@ def is_reply(error: BaseException) -> bool:
     return isinstance(error, ResponseError) or str(error).startswith("LOADING")
 
 
-def translate(error: Exception, where: str, *, writes: bool) -> HoldfastError:
+def translate(error: Exception, where: str, *, writes: bool) -> HoldfastError:  # noqa: PLR0911 - a table of errors
     """Return the error to raise; `writes`: a command that may have been carried out had been sent."""
     text = str(error).strip() or type(error).__name__
     word = text.partition(" ")[0].rstrip(":")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from holdfast.backends.redis.looking import CHUNK, Looking, Seen
+from holdfast.backends.redis.looking import ID, Looking, Seen, ids_by_seq, result_of
 from holdfast.backends.redis.record import (
     CANCELLED,
     COMPLETED,
@@ -70,9 +70,8 @@ def _states(rows: Looking, members: Iterable[bytes]) -> Steps[dict[bytes, Seen]]
 
 def _members(seqs: Sequence[int]) -> Steps[list[bytes]]:
     """Return the members of these seqs, whether the jobs still exist or not."""
-    places = [divmod(seq, CHUNK) for seq in seqs]
-    _, found = yield from read(*(("GETRANGE", f"i{chunk}", 16 * at, 16 * at + 15) for chunk, at in places))
-    return [member(seq, id16) for seq, id16 in zip(seqs, found, strict=True) if len(id16) == 16]
+    found = yield from ids_by_seq(seqs)
+    return [member(seq, id16) for seq, id16 in zip(seqs, found, strict=True) if len(id16) == ID]
 
 
 def _has_ended(job: Seen | None) -> bool:
@@ -206,15 +205,13 @@ def _seen(job: Seen | None) -> tuple[str, str, str | None]:
     if job is None:
         return "", "deleted", None
     state = str(STATES[job.record.code]) if _has_ended(job) else "unfinished"
-    return text_of(job.id16), state, job.record.extra.result if job.record.code == COMPLETED else None
+    return text_of(job.id16), state, result_of(job)
 
 
 def _unfinished_parents(rows: Looking, seq: int, limit: int) -> Steps[list[Any]]:
     own, states = yield from _parents(rows, seq)
     waited = [states[parent] for parent in own.parents if parent in states and not _has_ended(states[parent])]
-    return [
-        (text_of(job.id16), job.record.seq, job.names.task, job.record.code == RUNNING) for job in waited[:limit]
-    ]
+    return [(text_of(job.id16), job.record.seq, job.names.task, job.record.code == RUNNING) for job in waited[:limit]]
 
 
 def _links_of(rows: Looking, seqs: Sequence[int]) -> Steps[list[Any]]:
@@ -249,4 +246,3 @@ LISTS: dict[str, Callable[..., Steps[list[Any]]]] = {
     "links_of": _links_of,
     "graph_jobs": _graph_jobs,
 }
-__all__ = ["LISTS", "Links", "decidable", "link"]

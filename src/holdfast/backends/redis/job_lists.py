@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.backends.redis.job_writes import LETTERS
-from holdfast.backends.redis.looking import Looking, Seen, found_by_seq
+from holdfast.backends.redis.looking import Looking, Seen, result_of
 from holdfast.backends.redis.record import (
     ASKED,
     CODES,
@@ -87,8 +87,7 @@ def _job_body(rows: Looking, seq: int) -> Steps[list[Any]]:
         payload, headers, timeout = unpack_body((yield from rows.body(job.id16, job.text)))
         _, (unique,) = yield from read(("HGET", bucket(job.id16), job.id16 + b"u"))
         encoded = None if headers is None else msgspec.json.encode(headers)
-        result = job.record.extra.result if job.record.code == COMPLETED else None
-        answer.append((payload, encoded, timeout, result, key_of(unique)))
+        answer.append((payload, encoded, timeout, result_of(job), key_of(unique)))
     return answer
 
 
@@ -104,10 +103,7 @@ def _job_attempts(rows: Looking, seq: int) -> Steps[list[Any]]:
 
 def _job_states(rows: Looking, ids: Sequence[str]) -> Steps[list[Any]]:
     _, found = yield from rows.seen([id_of(job_id) for job_id in ids])
-    return [
-        (text_of(job.id16), str(STATES[job.record.code]), job.record.extra.result if job.record.code == COMPLETED else None)
-        for job in found
-    ]
+    return [(text_of(job.id16), str(STATES[job.record.code]), result_of(job)) for job in found]
 
 
 def _id_of(rows: Looking, seq: int) -> Steps[list[Any]]:
@@ -126,7 +122,7 @@ def _find_ids(rows: Looking, first: str, last: str, limit: int) -> Steps[list[An
         cursor = b"0"
         while True:
             _, ((cursor, fields),) = yield from read(("HSCAN", b"j" + names[0], cursor, "COUNT", _SCAN))
-            inside.update(field for field in fields[::2] if len(field) == 16 and low <= field <= high)
+            inside.update(field for field in fields[::2] if len(field) == len(low) and low <= field <= high)
             if cursor == b"0":
                 break
         found += sorted(inside)
@@ -245,7 +241,8 @@ def _leases(rows: Looking, limit: int, seq: int | None, expired_only: bool) -> S
         pairs = [pair for pair in pairs if pair[1] <= now]
     _, found = yield from rows.seen([name[8:] for name, _ in pairs])
     by_member = {member(job.record.seq, job.id16): job for job in found if job.record.code == RUNNING}
-    return [_lease(by_member[name], int(until) - now) for name, until in sorted(pairs, key=_by_end) if name in by_member]
+    ordered = [(name, until) for name, until in sorted(pairs, key=_by_end) if name in by_member]
+    return [_lease(by_member[name], int(until) - now) for name, until in ordered]
 
 
 def _by_end(pair: tuple[bytes, float]) -> tuple[float, bytes]:
@@ -284,8 +281,8 @@ def _held(rows: Looking, names: Sequence[bytes], after: int) -> Steps[list[Any]]
     if not names:
         return []
     _, found = yield from rows.seen([name[8:] for name in names])
-    held = [job for job in found if job.record.code == RUNNING and job.record.fence > after]
-    return [(text_of(job.id16), job.record.seq, job.record.fence) for job in sorted(held, key=lambda job: job.record.seq)]
+    held = sorted((job.record.seq, job) for job in found if job.record.code == RUNNING and job.record.fence > after)
+    return [(text_of(job.id16), seq, job.record.fence) for seq, job in held]
 
 
 LISTS: dict[str, Callable[..., Steps[list[Any]]]] = {
@@ -302,4 +299,3 @@ LISTS: dict[str, Callable[..., Steps[list[Any]]]] = {
     **{f"list_{state}": _upwards(state) for state in (JobState.READY, JobState.SCHEDULED, JobState.BLOCKED)},
     **{f"list_{state}": _downwards(state) for state in JobState if state not in {"ready", "scheduled", "blocked"}},
 }
-__all__ = ["LISTS", "StoredAttempt", "decode_attempt", "found_by_seq", "oldest"]

@@ -193,7 +193,7 @@ class RedisJobRows(Looking):
         found: Callable[..., Steps[list[Any]]] = _LISTS[listing]
         return [record(*row) for row in (yield from found(self, **parameters))]
 
-    def act(self, action: str, **parameters: Any) -> Steps[bool]:  # noqa: C901, D102, PLR0911
+    def act(self, action: str, **parameters: Any) -> Steps[bool]:  # noqa: D102, PLR0911
         match action:
             case "pause" | "resume" | "pause_task" | "resume_task":
                 (name,) = parameters.values()
@@ -229,8 +229,10 @@ class RedisJobRows(Looking):
     def _set_progress(self, seq: int, fence: int, percent: float | None, note: str | None) -> Steps[bool]:
         for id16 in (yield from found_by_seq([seq])):
             _, (text,) = yield from read(("HGET", bucket(id16), id16))
-            record = None if text is None else unpack(text)
-            if record is None or record.code != RUNNING or record.fence != fence:
+            if text is None:
+                return False
+            record = unpack(text)
+            if record.code != RUNNING or record.fence != fence:
                 return False
             extra = record.extra
             extra = msgspec.structs.replace(

@@ -7,6 +7,7 @@ import struct
 import msgspec
 
 from holdfast.backends.redis.record import (
+    APART,
     ASKED,
     BLOCKED,
     CANCELLED,
@@ -16,7 +17,6 @@ from holdfast.backends.redis.record import (
     FOLLOWED,
     ISOLATED,
     KEYED,
-    APART,
     NOTHING,
     READY,
     RETRYING,
@@ -75,7 +75,7 @@ def line_of(row: JobRow) -> bytes:
 
 def group_of(change: Change) -> Group:
     """Return what writes a change, guarded by the row as it was read."""
-    old, new = change.old, change.new
+    old = change.old
     token = old.token
     assert isinstance(token, Token)  # noqa: S101 - from `lock`
     was, id16 = unpack(token.record), id_of(old.id)

@@ -8,11 +8,11 @@ from typing import NamedTuple
 from holdfast.backends.redis.directory import Directory
 from holdfast.backends.redis.record import (
     APART,
-    RUNNING,
+    COMPLETED,
     LEASED,
+    RUNNING,
     Names,
     Record,
-    Token,
     bucket,
     member,
     row_of,
@@ -24,6 +24,7 @@ from holdfast.store.job_rows import JobRow, Locked
 from holdfast.store.steps import Steps
 
 CHUNK = 1024  # seqs whose ids are one text, as in `lua/insert.lua`
+ID = 16  # bytes of an id
 _PAGE = 1000
 
 
@@ -36,16 +37,24 @@ class Seen(NamedTuple):
     names: Names
 
 
-def found_by_seq(seqs: Sequence[int]) -> Steps[list[bytes]]:
-    """Return the ids of jobs that had these seqs; a job may be gone, or its id be that of a newer one."""
+def result_of(job: Seen) -> str | None:
+    """Return the result of a completed job."""
+    return job.record.extra.result if job.record.code == COMPLETED else None
+
+
+def ids_by_seq(seqs: Sequence[int]) -> Steps[list[bytes]]:
+    """Return the id that each seq was given to, or none; its job may be gone, or be a newer one."""
     ids: list[bytes] = []
     for start in range(0, len(seqs), _PAGE):
-        some = seqs[start : start + _PAGE]
-        places = [divmod(max(seq, 0), CHUNK) for seq in some]
-        commands = [("GETRANGE", f"i{chunk}", 16 * at, 16 * at + 15) for chunk, at in places]
-        _, found = yield from read(*commands)
-        ids += [id16 for id16 in found if len(id16) == 16 and id16.strip(b"\0")]
+        places = [divmod(max(seq, 0), CHUNK) for seq in seqs[start : start + _PAGE]]
+        _, found = yield from read(*(("GETRANGE", f"i{chunk}", ID * at, ID * at + ID - 1) for chunk, at in places))
+        ids += [id16 if id16.strip(b"\0") else b"" for id16 in found]
     return ids
+
+
+def found_by_seq(seqs: Sequence[int]) -> Steps[list[bytes]]:
+    """Return the ids that these seqs were given to."""
+    return [id16 for id16 in (yield from ids_by_seq(seqs)) if len(id16) == ID]
 
 
 class Looking:
@@ -96,7 +105,7 @@ class Looking:
     def _leased(self, found: Sequence[tuple[bytes, bytes]], most: int | None) -> Steps[list[JobRow]]:
         """Return the running jobs of these members and ends of leases, whose leases are not longer than `most`."""
         _, seen = yield from self.seen([name[8:] for name, _ in found])
-        ends = {name: until for name, until in found}
+        ends = dict(found)
         kept = [
             job
             for job in seen
@@ -137,6 +146,3 @@ class Looking:
         _, ends = yield from read(*(("ZSCORE", "leases", name) for name in names))
         pairs = [(name, until) for name, until in zip(names, ends, strict=True) if until is not None]
         return Locked(now, (yield from self._leased(pairs, None)))
-
-
-__all__ = ["CHUNK", "Looking", "Seen", "Token", "found_by_seq"]

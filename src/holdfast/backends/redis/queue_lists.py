@@ -16,6 +16,7 @@ from holdfast.model.turn import run_at_of
 from holdfast.store.steps import Steps
 
 Counted = dict[int, dict[str, int]]
+SETS = "rxstbf"  # ready, running, delayed, retrying, blocked, failed
 _LINES = 500  # order keys that one step looks at
 _THINGS = ("enqueued", "completed", "retried", "failed", "cancelled", "lost")
 
@@ -59,7 +60,7 @@ def _due(heads: Iterable[tuple[int, Seen]]) -> int | None:
 
 def _summed(counts: Counted, lanes: Sequence[int]) -> tuple[int, int, int, int, int]:
     """Return how many are ready, running, scheduled, blocked and failed."""
-    ready, running, delayed, retrying, blocked, failed = (sum(counts[lane][each] for lane in lanes) for each in "rxstbf")
+    ready, running, delayed, retrying, blocked, failed = (sum(counts[lane][name] for lane in lanes) for name in SETS)
     return ready, running, delayed + retrying, blocked, failed
 
 
@@ -68,7 +69,7 @@ def _lanes(directory: Directory, at: int, name: str) -> list[int]:
 
 
 def _queues(rows: Looking, most: int) -> Steps[list[Any]]:
-    _, counts, _ = yield from counted(rows, "rxstbf")
+    _, counts, _ = yield from counted(rows, SETS)
     heads = yield from _heads(rows)
     directory = rows.directory
     names = {queue for queue, _ in directory.lanes} | directory.queues.keys()
@@ -85,7 +86,7 @@ def _queues(rows: Looking, most: int) -> Steps[list[Any]]:
 
 
 def _tasks(rows: Looking) -> Steps[list[Any]]:
-    _, counts, _ = yield from counted(rows, "rxstbf")
+    _, counts, _ = yield from counted(rows, SETS)
     heads = yield from _heads(rows)
     directory = rows.directory
     answer: list[Any] = []
@@ -166,9 +167,7 @@ def _limit(place: Place) -> tuple[int | None, ...]:
 def _declared_limits(rows: Looking) -> Steps[list[Any]]:
     yield from rows.directory.refresh()
     kinds = (("queue", rows.directory.queues), ("task", rows.directory.tasks))
-    return [
-        (kind, name, place.declared) for kind, places in kinds for name, place in places.items() if place.declared
-    ]
+    return [(kind, name, place.declared) for kind, places in kinds for name, place in places.items() if place.declared]
 
 
 def _next_due(rows: Looking) -> Steps[list[Any]]:  # noqa: ARG001

@@ -44,7 +44,7 @@ NOTHING = Extra()
 
 
 class Record(NamedTuple):
-    """The parts of a record. `span` is that of a lease or, for a completed job, its end; `body` the payload and more."""
+    """The parts of a record. `span` is that of a lease or, of a completed job, its end; `body` the payload and more."""
 
     code: int
     flags: int
@@ -99,7 +99,7 @@ def unpack(record: bytes) -> Record:
         (length,) = LONG.unpack_from(record, at)
         extra = _decode(record[at + 4 : at + 4 + length])
         at += 4 + length
-    return Record(*head, *lease, order_key, extra, record[at:])  # type: ignore[arg-type]
+    return Record._make((*head, *lease, order_key, extra, record[at:]))
 
 
 def pack(record: Record) -> bytes:

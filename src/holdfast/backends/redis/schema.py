@@ -56,7 +56,7 @@ async def server_info(wire: AsyncWire) -> dict[str, str]:
     """Return what the server tells of itself."""
     text: bytes = await wire.ask("INFO")
     pairs = (line.split(":", 1) for line in text.decode("utf-8", "replace").splitlines() if ":" in line)
-    return {name: value for name, value in pairs}
+    return {line[0]: line[1] for line in pairs}
 
 
 def kind_of(info: dict[str, str]) -> tuple[str, str]:

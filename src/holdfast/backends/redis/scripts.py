@@ -11,7 +11,7 @@ import hashlib
 from importlib.resources import files
 from typing import NamedTuple
 
-_FOLDER = files(__package__) / "lua"
+_FOLDER = files("holdfast.backends.redis") / "lua"
 
 
 class Script(NamedTuple):

@@ -48,9 +48,7 @@ def _holder(text: bytes, record: bytes | None) -> _Read:
     if record is not None:
         code = unpack(record).code
         stage = Stage.RUNNING if code == RUNNING else Stage.ENDED if code > RUNNING else Stage.WAITING
-    holder = Holder(
-        text_of(id16), _SCOPE_OF[letter], until or None, stage, text_of(replaced) if replaced else None
-    )
+    holder = Holder(text_of(id16), _SCOPE_OF[letter], until or None, stage, text_of(replaced) if replaced else None)
     return _Read(text, holder, id16, record or b"")
 
 

@@ -1,7 +1,7 @@
 """Runs scripts over connections of redis-py, async and blocking.
 
 The driver's own repeats are off: by default it sends a claim again whose reply was lost. A connection is used by one
-call at a time, and is dropped if the call does not end with a reply, so no reply is ever taken for that of another call.
+call at a time, and is dropped if the call does not end with a reply: no reply is ever taken for that of another call.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from redis import connection as blocking
@@ -20,7 +20,6 @@ from redis.retry import Retry
 
 from holdfast.backends.redis.error_map import is_reply, translate
 from holdfast.backends.redis.location import RedisLocation
-from holdfast.backends.redis.scripts import Script
 from holdfast.backends.redis.steps import Call, Restart, Word
 from holdfast.errors import SchemaMismatch
 from holdfast.store.connection_pool import AsyncPools
@@ -74,11 +73,12 @@ class Server:
 
 
 class Link:
-    """A connection, and whether a reply is outstanding on it."""
+    """A connection of an event loop, and whether a reply is outstanding on it."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
         self.is_busy = False
+        self.loop = asyncio.get_running_loop()
 
 
 class AsyncWire:
@@ -133,10 +133,10 @@ class AsyncWire:
 
     async def _connect(self) -> Link:
         location = self._server.location
-        kind = driver.UnixDomainSocketConnection if location.path is not None else driver.Connection
+        kind: Any = driver.UnixDomainSocketConnection if location.path is not None else driver.Connection
         if location.tls:
             kind = driver.SSLConnection
-        connection = kind(retry=Retry(NoBackoff(), 0), socket_timeout=None, **settings_of(location))  # type: ignore[arg-type]
+        connection: Any = kind(retry=Retry(NoBackoff(), 0), socket_timeout=None, **settings_of(location))
         link = Link(connection)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
@@ -150,25 +150,25 @@ class AsyncWire:
 
     # -- what the pool asks for
 
-    def is_reusable(self, link: Link) -> bool:
+    def is_reusable(self, connection: Link) -> bool:
         """Whether no reply is outstanding."""
-        return not link.is_busy and link.connection.is_connected
+        return not connection.is_busy and connection.connection.is_connected
 
-    def is_broken(self, link: Link) -> bool:
+    def is_broken(self, connection: Link) -> bool:
         """Whether the server has closed an idle connection."""
-        reader = getattr(link.connection, "_reader", None)
+        reader = getattr(connection.connection, "_reader", None)
         return reader is None or reader.at_eof()
 
-    def drop(self, link: Link) -> None:
-        """Close without waiting."""
-        writer = getattr(link.connection, "_writer", None)
+    def drop(self, connection: Link) -> None:
+        """Close without waiting; callable from any thread."""
+        held = connection.connection
+        writer = getattr(held, "_writer", None)
         if writer is not None:
-            link.connection._writer = link.connection._reader = None  # noqa: SLF001 - its close() waits, and needs a loop
-            transport = writer.transport
-            if not transport.get_loop().is_closed() if hasattr(transport, "get_loop") else True:
-                transport.abort()
+            held._writer = held._reader = None  # noqa: SLF001 - its own way to close waits, and needs a running loop
+            with suppress(RuntimeError):  # the loop has ended
+                connection.loop.call_soon_threadsafe(writer.transport.abort)
 
-    def lent(self, link: Link) -> AbstractContextManager[None]:  # noqa: ARG002
+    def lent(self, connection: Link) -> AbstractContextManager[None]:  # noqa: ARG002
         """Nothing is set on a connection."""
         return nullcontext()
 
@@ -244,6 +244,3 @@ def _has_gone(connection: Any) -> bool:
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))
-
-
-__all__ = ["VERSION", "AsyncWire", "BlockingWire", "Link", "Script", "Server", "connect_blocking"]

@@ -15,6 +15,7 @@ end
 
 -- The first members by turn, then seq, over all lanes. A lane whose first job comes too late is not read.
 local function front()
+  if #lanes == 0 then return {} end
   if #lanes == 4 then return call('ZRANGE', P .. 'r' .. int(at('>I4', lanes, 1)), 0, limit - 1) end
   local heads, places, bound = {}, {}, '+inf'
   for i = 1, #lanes, 4 do
