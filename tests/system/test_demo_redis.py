@@ -39,14 +39,14 @@ def test_a_run_with_a_killed_worker_completes_every_job_once(demo: Demo):
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(demo: Demo):
-    program = demo.start(*SMALL, "--jobs", "20000", "--kill", "0")
-    assert program.stdout is not None
-    for line in program.stdout:
-        if line.startswith("consuming") and not line.startswith("consuming 0"):
-            program.send_signal(signal.SIGINT)
-            break
-    rest = program.stdout.read()
-    assert program.wait() == 130, rest
+    with demo.start(*SMALL, "--jobs", "20000", "--kill", "0") as program:
+        assert program.stdout is not None
+        for line in program.stdout:
+            if line.startswith("consuming") and not line.startswith("consuming 0"):
+                program.send_signal(signal.SIGINT)
+                break
+        rest = program.stdout.read()
+    assert program.returncode == 130, rest
 
     output = demo.run(*SMALL, "--kill", "0")
     assert "Continuing the unfinished run." in output
@@ -57,7 +57,7 @@ def test_a_lost_job_is_found_out_and_named(demo: Demo):
     demo.run(*SMALL, "--kill", "0", "--jobs", "100")
     client: Any = connection_of(demo.url)
     at = prefix_of(demo)
-    (ledger,) = [key for key in client.scan_iter(match=f"{at}c*") if client.zcard(key) == 100]
+    (ledger,) = [key for key in client.scan_iter(match=f"{at}c[0-9]*") if client.zcard(key) == 100]
     (member,) = client.zrange(ledger, 0, 0)
     client.zrem(ledger, member)
     output = demo.run("verify", code=1)
