@@ -43,7 +43,8 @@ class RedisStore:
         name = "valkey" if "valkey_version" in info else "redis"
         settings = self._client.config_get("append*")
         synced = settings["appendfsync"] if settings["appendonly"] == "yes" else "no append-only file"
-        return f"{name} {info[f'{name}_version']}, {info['mem_allocator'] if 'mem_allocator' in info else ''} {synced}"
+        allocator = self._client.info("memory")["mem_allocator"]
+        return f"{name} {info[f'{name}_version']}, {allocator}, {synced}"
 
     @property
     def driver(self) -> str:
@@ -79,16 +80,17 @@ class RedisStore:
                     yield record
 
     def held(self, place: Place) -> Held:
-        records = list(self._records(place))
-        highest = max(
-            (_ATTEMPT.unpack_from(each, _AT_ATTEMPT)[0] for each in records if each[0] == _COMPLETED), default=0
-        )
-        return Held(ids=len(records), **self._sizes(place), highest_attempt=highest)
+        ids = highest = 0
+        for record in self._records(place):
+            ids += 1
+            if record[0] == _COMPLETED:
+                highest = max(highest, _ATTEMPT.unpack_from(record, _AT_ATTEMPT)[0])
+        return Held(ids=ids, **self._sizes(place), highest_attempt=highest)
 
     def span(self, place: Place, since: int = 0) -> float:
         ended = (_LEASE.unpack_from(each, _AT_LEASE) for each in self._records(place) if each[0] == _COMPLETED)
         times = [(started, finished) for _, started, finished in ended if started >= since]
-        return (max(finished for _, finished in times) - min(started for started, _ in times)) / 1e6
+        return float(max(finished for _, finished in times) - min(started for started, _ in times)) / 1e6
 
     def now(self) -> int:
         seconds, micros = self._client.time()
@@ -104,9 +106,8 @@ class RedisStore:
     @contextmanager
     def inserting(self, place: Place) -> Generator[Inserter]:
         with closing(raw_redis.connect(place.raw)) as loop:
-            yield Inserter(
-                partial(raw_redis.bulk, loop), partial(raw_redis.one, loop), partial(raw_redis.held, place.raw)
-            )
+            bulk, one = partial(raw_redis.bulk, loop), partial(raw_redis.one, loop)
+            yield Inserter(bulk, one, partial(raw_redis.held, place.raw))
 
     @contextmanager
     def foreign(self) -> Generator[str]:

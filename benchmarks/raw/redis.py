@@ -168,7 +168,7 @@ def span(target: str) -> float:
     loop = connect(target)
     entries = [_LEDGER.unpack_from(entry) for entry in loop.client.hvals(loop.done)]
     loop.close()
-    return (max(finished for *_, finished in entries) - min(started for _, started, _ in entries)) / 1e6
+    return float(max(finished for *_, finished in entries) - min(started for _, started, _ in entries)) / 1e6
 
 
 def _drain(target: str) -> Drained:
