@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.stateful import invariant, run_state_machine_as_test
+from tests.redis.whole import check_whole
 from tests.servers.postgres_schemas import InstalledSchema, return_schema, take_schema
 from tests.servers.redis import drop_store, new_store_url, server_url
 from tests.stateful.machine import StoreMachine
@@ -61,6 +62,11 @@ def _machine_for_redis(flavour: Flavour) -> type[StoreMachine]:
         def url(self) -> str:
             self.store_url = new_store_url(flavour)
             return self.store_url
+
+        @invariant()
+        def the_keys_agree(self) -> None:
+            if self.store_url:
+                check_whole(self.store_url)
 
         def teardown(self) -> None:
             super().teardown()

@@ -32,7 +32,6 @@ from holdfast.store.steps import Steps
 
 _WINDOW = 500  # members of all lanes together that one look for the oldest jobs reads
 _SCAN = 1000
-_ALL = 2**53
 
 
 class StoredAttempt(msgspec.Struct, array_like=True):
@@ -173,8 +172,8 @@ def _from_set(name: str, limit: int, way: _Way) -> Steps[list[tuple[float, int, 
         _, (pairs,) = yield from read((*command, "LIMIT", start, limit, "WITHSCORES"))
         for each, text in zip(pairs[::2], pairs[1::2], strict=True):
             score, seq = float(text), seq_of(each)
-            is_after = (score, seq) < (way.score, way.seq) if way.down else (score, seq) > (way.score, way.seq)
-            if is_after:
+            place = (float(way.score), way.seq)  # a score has 53 bits
+            if (score, seq) < place if way.down else (score, seq) > place:
                 found.append((score, seq, each))
         start += limit
         if len(pairs) < 2 * limit:
@@ -187,7 +186,7 @@ def _upwards(state: JobState) -> Callable[..., Steps[list[Any]]]:
         rows: Looking, queue: str | None, task: str | None, limit: int, after_turn: int = 0, after_seq: int = 0
     ) -> Steps[list[Any]]:
         place = _Way(after_seq, after_seq, down=False) if state is JobState.BLOCKED else None
-        way = place or _Way(max(-_ALL, min(after_turn, 2 * 10**18)), after_seq, down=False)
+        way = place or _Way(after_turn, after_seq, down=False)
         return (yield from _page(rows, state, queue, task, limit, way))
 
     return listing
@@ -198,7 +197,7 @@ def _downwards(state: JobState) -> Callable[..., Steps[list[Any]]]:
         rows: Looking, queue: str | None, task: str | None, limit: int, before: int, before_end: int
     ) -> Steps[list[Any]]:
         score = before if state is JobState.RUNNING else before_end
-        return (yield from _page(rows, state, queue, task, limit, _Way(min(score, _ALL), before, down=True)))
+        return (yield from _page(rows, state, queue, task, limit, _Way(score, before, down=True)))
 
     return listing
 

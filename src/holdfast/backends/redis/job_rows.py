@@ -109,8 +109,7 @@ class RedisJobRows(Looking):
         collected = yield from pending()
         if changes and (collected.jobs or all(each.only_follows for each in changes)):
             for group in groups:  # with the jobs that are inserted, or are about to be
-                collected.guards += group.guards
-                collected.commands += group.commands
+                collected.add(group)
             return []
         if len(groups) == 1:  # what was collected depends on the change as well
             guards, commands = collected.take()
@@ -308,9 +307,7 @@ class RedisJobRows(Looking):
         collected = yield from pending()
         for old, new, payload in replacements:
             body = yield from self.body(id_of(old.id), _record(old))
-            group = replacing(old, new, payload, body)
-            collected.guards += group.guards
-            collected.commands += group.commands
+            collected.add(replacing(old, new, payload, body))
         yield from became_ready()
         return []
 

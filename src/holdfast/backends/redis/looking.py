@@ -19,7 +19,7 @@ from holdfast.backends.redis.record import (
     seq_of,
     unpack,
 )
-from holdfast.backends.redis.steps import read
+from holdfast.backends.redis.steps import pending, read
 from holdfast.store.job_rows import JobRow, Locked
 from holdfast.store.steps import Steps
 
@@ -71,7 +71,9 @@ class Looking:
         for start in range(0, len(wanted) or 1, _PAGE):
             now, found = yield from read(*(("HGET", bucket(id16), id16) for id16 in wanted[start : start + _PAGE]))
             texts += found
-        records = [(id16, text, unpack(text)) for id16, text in zip(wanted, texts, strict=True) if text is not None]
+        written = (yield from pending()).written
+        found = [(id16, written.get(id16, text)) for id16, text in zip(wanted, texts, strict=True)]
+        records = [(id16, text, unpack(text)) for id16, text in found if text is not None]
         numbers = sorted({record.worker for _, _, record in records if record.flags & LEASED})
         workers: dict[int, bytes] = {}
         if numbers:

@@ -100,10 +100,21 @@ class Pending:
         self.seqs: dict[str, int] = {}
         self.locked: dict[str, bytes] = {}
         """The records of rows that were read to be changed, or to decide on an insertion."""
+        self.written: dict[bytes, bytes] = {}
+        """The new records of jobs, by id: what the verb reads next."""
 
     def __bool__(self) -> bool:
         """Whether there is something to write."""
         return bool(self.commands or self.jobs)
+
+    def add(self, group: Group) -> None:
+        """Collect the change of a job; of several changes of one job, the first compares it with what was read."""
+        self.guards += [guard for guard in group.guards if guard.field not in self.written]
+        self.commands += group.commands
+        guarded = {guard.field for guard in group.guards}
+        for name, _, *words in group.commands:
+            if name == "HSET" and words[0] in guarded and isinstance(words[0], bytes) and isinstance(words[1], bytes):
+                self.written[words[0]] = words[1]
 
     def take(self) -> Group:
         """Return what is to be written so far, and forget it."""

@@ -165,8 +165,15 @@ class AsyncWire:
         writer = getattr(held, "_writer", None)
         if writer is not None:
             held._writer = held._reader = None  # noqa: SLF001 - its own way to close waits, and needs a running loop
+            try:
+                is_here = asyncio.get_running_loop() is connection.loop
+            except RuntimeError:
+                is_here = False
             with suppress(RuntimeError):  # the loop has ended
-                connection.loop.call_soon_threadsafe(writer.transport.abort)
+                if is_here:
+                    writer.transport.abort()
+                else:
+                    connection.loop.call_soon_threadsafe(writer.transport.abort)
 
     def lent(self, connection: Link) -> AbstractContextManager[None]:  # noqa: ARG002
         """Nothing is set on a connection."""
