@@ -64,7 +64,7 @@ RIVALS = (
     Rival("pg-boss", "postgresql", "pg_boss.mjs", (("pg-boss@12", "pg"), ("pg-boss@12.35", "pg"))),
     Rival("pgqueuer", "postgresql", "with_pgqueuer.py", (("pgqueuer[asyncpg]", "uvloop"),)),
     Rival("awa-pg", "postgresql", "with_awa.py", (("awa-pg", "asyncpg"),), _FEW),
-    Rival("bullmq", "redis", "bullmq.mjs", (("bullmq",),), asked=("bulk", "one", "drain", "latency")),
+    Rival("bullmq", "redis", "bullmq.mjs", (("bullmq", "ioredis"),), asked=("bulk", "one", "drain", "latency")),
     Rival("dramatiq", "redis", "with_dramatiq.py", (("dramatiq[redis]",),), _FEW),
     Rival("taskiq", "redis", "with_taskiq.py", (("taskiq", "taskiq-redis"),), _FEW),
     Rival("celery", "redis", "with_celery.py", (("celery[redis]",),), _FEW),

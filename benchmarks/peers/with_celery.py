@@ -12,7 +12,12 @@ from telling import asked, tell
 
 what, count, url = asked()
 app = Celery("bench", broker=url)
-app.conf.update(worker_prefetch_multiplier=1000, task_ignore_result=True, broker_connection_retry_on_startup=True)
+app.conf.update(
+    worker_prefetch_multiplier=1000,
+    task_ignore_result=True,
+    broker_connection_retry_on_startup=True,
+    worker_redirect_stdouts=False,
+)
 began: list[float] = []
 handled = 0
 everything = threading.Event()

@@ -28,7 +28,6 @@ WITH_EACH_CHANGE = (
 WITHOUT_TRANSACTIONS = (
     "killed_at_any_point_loses_no_outside_effect",
     "killed_workers_jobs_run_again_within_a_second",
-    "frozen_after_its_claim_writes_nothing",
     "blocks_the_event_loop_for_three_leases",
     "blocked_loop_keeps_the_jobs",
     "both_halves_of_a_forked_process",

@@ -60,6 +60,8 @@ class Store(Protocol):
     """Seconds; as short as the store allows on a busy machine."""
     one_writer: bool
     """Whether an open transaction keeps every other writer of the store waiting."""
+    effect_once: bool
+    """Whether effects are committed together with completions."""
 
     def effects(self) -> list[Effect]:
         """Return all effects that were committed."""
@@ -83,6 +85,7 @@ class SqliteStore:
 
     lease = 1.0
     one_writer = True
+    effect_once = True
 
     def __init__(self, path: Path) -> None:
         self.url = f"sqlite:///{path}"
@@ -121,6 +124,7 @@ class PostgresStore:
 
     lease = 1.0
     one_writer = False
+    effect_once = True
 
     def __init__(self, server: str | None = None) -> None:
         self._server = server or server_url()
@@ -162,6 +166,7 @@ class RedisStore:
 
     lease = 1.0
     one_writer = False
+    effect_once = False
 
     def __init__(self) -> None:
         self.url = new_store_url("valkey")
