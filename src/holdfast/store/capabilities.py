@@ -6,6 +6,9 @@ import msgspec
 
 from holdfast.errors import Unsupported
 
+STREAMS = "keep streams"
+"""What a store without streams refuses."""
+
 
 class Capabilities(msgspec.Struct, frozen=True):
     """The facts of one opened store.
@@ -28,6 +31,11 @@ class Capabilities(msgspec.Struct, frozen=True):
     repeat_shows_outcome: bool = False
     one_writer: bool = False
     refusals: dict[str, str] = {}
+
+    @property
+    def has_streams(self) -> bool:
+        """Whether it keeps events, consumers and nodes."""
+        return STREAMS not in self.refusals
 
     def require(self, what: str) -> None:
         """Raise `Unsupported`, with the reason, if the store does not support `what`."""

@@ -27,7 +27,7 @@ from holdfast.backends.redis.wire import AsyncWire, BlockingWire, Server
 from holdfast.errors import Unsupported
 from holdfast.model.steady_clock import Steady
 from holdfast.store.backend_over_parts import BackendOverParts, StoreParts
-from holdfast.store.capabilities import Capabilities
+from holdfast.store.capabilities import STREAMS, Capabilities
 from holdfast.store.fences import HandlersTransactions
 from holdfast.store.jobs_over_rows import InsightOverRows, QueuesOverRows
 from holdfast.store.schedules_over_rows import SchedulesOverRows
@@ -37,16 +37,23 @@ from holdfast.store.streams import Streams
 T = TypeVar("T")
 
 NO_STREAMS = (
-    "a log in memory is lost or evicted before its consumers have read it; keep events in a SQL store next to it: "
-    'App("redis://…", events="postgresql://…")'
+    "its memory is no place for a log that outlives its consumers; keep events in a SQL store next to it, in an app of "
+    'their own: App("postgresql://…")'
 )
 NO_TRANSACTIONS = (
     "a transaction of Redis neither reads nor undoes; write an effect that may be repeated, by the job's id"
 )
 
 
+_DURABILITY = {
+    "1": "an append-only file: a crash of the machine may undo what came since its last sync (appendfsync)",
+    "0": "none: without an append-only file, a crash of the server undoes what came since its last snapshot",
+    "": "what the server is set to; it is known when the store is open",
+}
+
+
 def _no_streams() -> NoReturn:
-    raise Unsupported(f"redis cannot keep streams: {NO_STREAMS}")
+    raise Unsupported(f"redis cannot {STREAMS}: {NO_STREAMS}")
 
 
 def _no_transactions() -> NoReturn:
@@ -158,12 +165,12 @@ class RedisBackend(BackendOverParts[RedisParts]):
         return Capabilities(
             store="redis",
             version=" ".join(kind_of(info)) if info else "unknown before it is opened",
-            durability="what the server is set to: appendonly and appendfsync, replicas and WAIT",
+            durability=_DURABILITY[info.get("aof_enabled", "")],
             notifies=True,
             joins_transactions=False,
             shared=True,
             repeat_shows_outcome=True,
-            refusals={"keep streams": NO_STREAMS, "join transactions": NO_TRANSACTIONS},
+            refusals={STREAMS: NO_STREAMS, "join transactions": NO_TRANSACTIONS},
         )
 
     def extender(self) -> RedisExtender:  # noqa: D102

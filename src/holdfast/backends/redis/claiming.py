@@ -11,7 +11,7 @@ from holdfast.backends.redis.looking import Looking
 from holdfast.backends.redis.queue_lists import counted, limit_uses, rate_field
 from holdfast.backends.redis.record import HEAD, KEYED, LEASE, LONG, bucket, seq_of, text_of, unpack, unpack_body
 from holdfast.backends.redis.scripts import CLAIM
-from holdfast.backends.redis.steps import Call, Word, read
+from holdfast.backends.redis.steps import ScriptCall, Word, read
 from holdfast.errors import StoreUnavailable
 from holdfast.model.instants import MICROSECOND, span_micros
 from holdfast.model.job import LeasedJob
@@ -49,7 +49,7 @@ def claim(rows: Looking, request: ClaimRequest) -> Steps[Claim]:
 def _free(rows: Looking, request: ClaimRequest, wanted: _Wanted) -> Steps[Claim | None]:
     """Claim from lanes without limits; None if the lanes have changed."""
     lanes = b"".join(map(_LANE.pack, wanted.lanes))
-    reply: Sequence[bytes] = yield Call(CLAIM, [*_words(rows, request), lanes, b""])
+    reply: Sequence[bytes] = yield ScriptCall(CLAIM, [*_words(rows, request), lanes, b""])
     if reply[0] == b"shape":
         yield from rows.directory.refresh()
         return None
@@ -65,7 +65,9 @@ def _within_limits(rows: Looking, request: ClaimRequest, wanted: _Wanted) -> Ste
         return (yield from _free(rows, request, wanted))
     if not found.names:
         return found.claimed([])
-    reply: Sequence[bytes] = yield Call(CLAIM, [*_words(rows, request), b"", b"".join(found.names), *found.guards])
+    reply: Sequence[bytes] = yield ScriptCall(
+        CLAIM, [*_words(rows, request), b"", b"".join(found.names), *found.guards]
+    )
     if reply[0] == b"jobs":
         return found.claimed(_jobs(reply, rows.directory.lanes))
     yield from rows.directory.refresh()
@@ -79,7 +81,7 @@ def _rest(rows: Looking, request: ClaimRequest, lanes: bytes, reply: Sequence[by
     while is_full and not is_cut and len(jobs) < request.limit:
         words = _words(rows, request)
         words[-3:] = [min(MOST, request.limit - len(jobs)), request.max_bytes - _size(jobs), fence]
-        reply = yield Call(CLAIM, [*words, lanes, b""])
+        reply = yield ScriptCall(CLAIM, [*words, lanes, b""])
         if reply[0] != b"jobs":
             is_cut = reply[0] == b"shape"
             break

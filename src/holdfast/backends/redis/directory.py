@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.backends.redis.record import Names
 from holdfast.backends.redis.scripts import COMMIT, READ
-from holdfast.backends.redis.steps import Call, Command, Group, Guard, Restart, Word, change, read
+from holdfast.backends.redis.steps import Command, Group, Guard, Restart, ScriptCall, Word, change, read
 from holdfast.backends.redis.wire import Server
 from holdfast.store.steps import Steps
 
@@ -62,7 +62,7 @@ class Directory:
             ("HGETALL", "tasks"),
         ):
             words += (len(command), *command)
-        _, (store, shape), lanes, queues, tasks = yield Call(READ, words, any_store=True)
+        _, (store, shape), lanes, queues, tasks = yield ScriptCall(READ, words, any_store=True)
         found: list[Lane] = []
         for lane in lanes:
             queue, _, task = lane.decode().partition("\0")
@@ -87,7 +87,7 @@ class Directory:
         if missing:
             words = [f"{queue}\0{task}" for queue, task in missing]
             group = Group([Guard("h", "meta", "shape", self.shape)], [("RPUSH", "lanes", *words), _RESHAPE])
-            if (yield Call(COMMIT, [1, 1, *group.words(), ""])) == b"!":
+            if (yield ScriptCall(COMMIT, [1, 1, *group.words(), ""], is_kept_back=True)) == b"!":
                 raise Restart
             yield from self.refresh()
         return {lane: self._numbers[lane] for lane in wanted}

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    BusyLoadingError,
+    ClusterDownError,
+    MasterDownError,
+    MovedError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
 
 from holdfast.errors import (
     HoldfastError,
@@ -15,7 +28,7 @@ from holdfast.errors import (
 
 _REMEDIES = {
     "OOM": "its memory is full: enqueues are refused, workers go on; raise maxmemory, or keep less (completed_bytes=)",
-    "BUSY": "somebody's script runs for too long: end it with SCRIPT KILL",
+    "BUSY": "another program's script runs for too long: end it with SCRIPT KILL",
     "LOADING": "it loads its data after a start: try again",
     "MASTERDOWN": "it has lost its primary: try again after the failover",
     "READONLY": "it is a replica: connect to the primary",
@@ -26,6 +39,17 @@ _REMEDIES = {
     "TRYAGAIN": "the store's slot is being moved to another node: try again after the move",
     "MISCONF": "it cannot write to its disk: look at its log",
 }
+# The driver takes the first word off the replies that it knows.
+_WORDS = {
+    OutOfMemoryError: "OOM",
+    BusyLoadingError: "LOADING",
+    MasterDownError: "MASTERDOWN",
+    ClusterDownError: "CLUSTERDOWN",
+    ReadOnlyError: "READONLY",
+    MovedError: "MOVED",
+    AskError: "ASK",
+    TryAgainError: "TRYAGAIN",
+}
 _PRIVILEGES = (
     "ACL SETUSER <user> ~{holdfast:*}:* &{holdfast:*}:* +@read +@write +@scripting +@connection +@pubsub +time +info"
 )
@@ -33,17 +57,19 @@ _PRIVILEGES = (
 
 def is_reply(error: BaseException) -> bool:
     """Return whether a server has answered with this error: nothing was written."""
-    return isinstance(error, ResponseError) or str(error).startswith("LOADING")
+    return isinstance(error, (ResponseError, BusyLoadingError))
 
 
 def translate(error: Exception, where: str, *, writes: bool) -> HoldfastError:  # noqa: PLR0911 - a table of errors
     """Return the error to raise; `writes`: a command that may have been carried out had been sent."""
     text = str(error).strip() or type(error).__name__
-    word = text.partition(" ")[0].rstrip(":")
+    word = next((word for kind, word in _WORDS.items() if isinstance(error, kind)), text.partition(" ")[0].rstrip(":"))
     if isinstance(error, NoPermissionError) or word == "NOPERM":
         return PrivilegeMissing(f"{where}: {text}; what a worker needs: {_PRIVILEGES}")
     if isinstance(error, AuthenticationError) or word in {"NOAUTH", "WRONGPASS"}:
         return StoreUnavailable(f"{where} refuses the user name or the password ({text})")
+    if "non local key" in text:  # the reply to a script, in place of ASK
+        word = "ASK"
     if word in _REMEDIES:
         return StoreUnavailable(f"{where}: {_REMEDIES[word]} ({text})")
     if "invalid flag" in text.lower() or "shebang" in text.lower():

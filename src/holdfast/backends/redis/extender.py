@@ -9,7 +9,7 @@ from typing import NoReturn
 from holdfast.backends.redis.job_rows import MANY, RedisJobRows, fenced
 from holdfast.backends.redis.runner import run_blocking
 from holdfast.backends.redis.scripts import EXTEND
-from holdfast.backends.redis.steps import Call
+from holdfast.backends.redis.steps import ScriptCall
 from holdfast.backends.redis.wire import BlockingWire
 from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.instants import span_micros
@@ -55,7 +55,7 @@ class RedisExtender:
 def _extend(leases: Sequence[Lease], duration: timedelta) -> Steps[Extension]:
     answers = b""
     for start in range(0, len(leases), MANY):
-        answers += yield Call(EXTEND, [fenced(leases[start : start + MANY]), span_micros(duration), 1])
+        answers += yield ScriptCall(EXTEND, [fenced(leases[start : start + MANY]), span_micros(duration), 1])
     pairs = list(zip(leases, answers.decode(), strict=True))
     return Extension(
         lost=[lease for lease, answer in pairs if answer == "0"],

@@ -25,7 +25,7 @@ from holdfast.backends.redis.record import (
     unpack,
 )
 from holdfast.backends.redis.scripts import TAKE
-from holdfast.backends.redis.steps import Call, Guard, pending, read
+from holdfast.backends.redis.steps import Guard, ScriptCall, pending, read
 from holdfast.store.job_rows import JobRow, NewLink
 from holdfast.store.steps import Steps, became_ready
 
@@ -84,7 +84,7 @@ def link(rows: Looking, links: Sequence[NewLink], inserted: Sequence[str], decid
     collected = yield from pending()
     if not links:
         return
-    last: int = yield Call(TAKE, [len(collected.jobs)], is_kept_back=True)
+    last: int = yield ScriptCall(TAKE, [len(collected.jobs)], is_kept_back=True)
     collected.base = last - len(collected.jobs)
     collected.seqs = {job_id: collected.base + 1 + at for job_id, at in collected.places.items()}
 

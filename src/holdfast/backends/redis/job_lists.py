@@ -132,7 +132,7 @@ def _find_ids(rows: Looking, first: str, last: str, limit: int) -> Steps[list[An
 # -- pages of one state
 
 
-class _Way(NamedTuple):
+class _ListOrder(NamedTuple):
     """How the jobs of one state are ordered: by score, then seq, up or down; after a place."""
 
     score: int
@@ -141,7 +141,7 @@ class _Way(NamedTuple):
 
 
 def _page(
-    rows: Looking, state: JobState, queue: str | None, task: str | None, limit: int, way: _Way
+    rows: Looking, state: JobState, queue: str | None, task: str | None, limit: int, way: _ListOrder
 ) -> Steps[list[Any]]:
     """Return one page of the jobs of a state, merged over the lanes."""
     yield from rows.directory.refresh()
@@ -162,7 +162,7 @@ def _page(
     return [_listed(job) for job in jobs if STATES[job.record.code] is state]
 
 
-def _from_set(name: str, limit: int, way: _Way) -> Steps[list[tuple[float, int, bytes]]]:
+def _from_set(name: str, limit: int, way: _ListOrder) -> Steps[list[tuple[float, int, bytes]]]:
     """Return the members after a place; those with the score of the place are compared by seq."""
     found: list[tuple[float, int, bytes]] = []
     bounds = (way.score, "-inf") if way.down else (way.score, "+inf")
@@ -185,8 +185,8 @@ def _upwards(state: JobState) -> Callable[..., Steps[list[Any]]]:
     def listing(
         rows: Looking, queue: str | None, task: str | None, limit: int, after_turn: int = 0, after_seq: int = 0
     ) -> Steps[list[Any]]:
-        place = _Way(after_seq, after_seq, down=False) if state is JobState.BLOCKED else None
-        way = place or _Way(after_turn, after_seq, down=False)
+        place = _ListOrder(after_seq, after_seq, down=False) if state is JobState.BLOCKED else None
+        way = place or _ListOrder(after_turn, after_seq, down=False)
         return (yield from _page(rows, state, queue, task, limit, way))
 
     return listing
@@ -197,7 +197,7 @@ def _downwards(state: JobState) -> Callable[..., Steps[list[Any]]]:
         rows: Looking, queue: str | None, task: str | None, limit: int, before: int, before_end: int
     ) -> Steps[list[Any]]:
         score = before if state is JobState.RUNNING else before_end
-        return (yield from _page(rows, state, queue, task, limit, _Way(score, before, down=True)))
+        return (yield from _page(rows, state, queue, task, limit, _ListOrder(score, before, down=True)))
 
     return listing
 

@@ -27,7 +27,7 @@ from holdfast.backends.redis.record import (
     unpack,
 )
 from holdfast.backends.redis.scripts import COMPLETE, ERASE, EXTEND, PROMOTE, SPREAD
-from holdfast.backends.redis.steps import Call, Command, Group, Guard, Restart, Word, change, pending, read, write
+from holdfast.backends.redis.steps import Command, Group, Guard, Restart, ScriptCall, Word, change, pending, read, write
 from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState, Lease
 from holdfast.model.lease_rules import longest_covered
@@ -136,7 +136,7 @@ class RedisJobRows(Looking):
                 result = item.outcome.result if isinstance(item.outcome, Completed) else None
                 if result is not None:
                     words += (number, packed_extra(Extra(result=result)))
-            verdicts, ended = yield Call(COMPLETE, words)
+            verdicts, ended = yield ScriptCall(COMPLETE, words)
             parents += ended
             if b"0" in verdicts:
                 done = {_key(item) for item, verdict in zip(some, verdicts, strict=True) if verdict == ord("1")}
@@ -166,11 +166,11 @@ class RedisJobRows(Looking):
         yield from family.link(self, links, inserted, decide)
 
     def promote(self, limit: int) -> Steps[int]:  # noqa: D102
-        while (yield Call(SPREAD, [AT_ONCE])):
+        while (yield ScriptCall(SPREAD, [AT_ONCE])):
             pass
         moved = 0
         while moved < limit:
-            some: int = yield Call(PROMOTE, [min(AT_ONCE, limit - moved)])
+            some: int = yield ScriptCall(PROMOTE, [min(AT_ONCE, limit - moved)])
             moved += some
             if some < AT_ONCE:
                 break
@@ -214,14 +214,14 @@ class RedisJobRows(Looking):
                 return (yield from queue_lists.heartbeat(**parameters))
             case "forget_worker":
                 worker_id: str = parameters["worker_id"]
-                yield from change([], ("HDEL", "beats", worker_id), ("HDEL", "births", worker_id))
+                yield from change([], ("HDEL", "heartbeats", worker_id), ("HDEL", "births", worker_id))
                 return True
             case _:
                 raise ValueError(action)
 
     def _extend_one(self, seq: int, fence: int, span: int) -> Steps[bool]:
         for id16 in (yield from found_by_seq([seq])):
-            answer: bytes = yield Call(EXTEND, [_FENCED.pack(seq, id16, fence), span, 0])
+            answer: bytes = yield ScriptCall(EXTEND, [_FENCED.pack(seq, id16, fence), span, 0])
             return answer != b"0"
         return False
 
@@ -252,20 +252,25 @@ class RedisJobRows(Looking):
             for row in some:
                 record = unpack(_record(row))
                 words += (set_of(record), member(row.seq, id_of(row.id)), score_of(record))
-            verdicts: bytes = yield Call(ERASE, words)
+            verdicts: bytes = yield ScriptCall(ERASE, words)
             refused += [row for row, verdict in zip(some, verdicts, strict=True) if verdict == ord("0")]
         return refused
 
     def prune(self, state: JobState, keep: timedelta, limit: int) -> Steps[int]:  # noqa: D102
-        now, (size,) = yield from read(("GET", "bytes"))
+        now, _ = yield from read()
         pruned = yield from self._erase_oldest(state, now - span_micros(keep), limit)
-        if state is JobState.COMPLETED and self._completed_bytes is not None:
-            while pruned < limit and int(size or 0) > self._completed_bytes:
-                some = yield from self._erase_oldest(state, now, min(AT_ONCE, limit - pruned))
-                if not some:
-                    break
-                pruned += some
-                _, (size,) = yield from read(("GET", "bytes"))
+        if state is not JobState.COMPLETED or self._completed_bytes is None:
+            return pruned
+        while pruned < limit:
+            _, counts, (text,) = yield from queue_lists.counted(self, "c", ("GET", "bytes"))
+            size, number = int(text or 0), sum(count["c"] for count in counts.values())
+            excess = number * (size - self._completed_bytes) // max(1, size)  # as many jobs as have that many bytes
+            if size <= self._completed_bytes:
+                break
+            some = yield from self._erase_oldest(state, now, min(AT_ONCE, limit - pruned, max(1, excess)))
+            if not some:
+                break
+            pruned += some
         return pruned
 
     def _erase_oldest(self, state: JobState, latest: int, limit: int) -> Steps[int]:
@@ -278,7 +283,7 @@ class RedisJobRows(Looking):
             oldest = yield from job_lists.oldest(self, letter, latest, passed, min(AT_ONCE, limit - deleted))
             if not oldest:
                 break
-            verdicts: bytes = yield Call(ERASE, [word for place in oldest for word in place])
+            verdicts: bytes = yield ScriptCall(ERASE, [word for place in oldest for word in place])
             for (lane, *_), verdict in zip(oldest, verdicts, strict=True):
                 if verdict == ord("1"):
                     deleted += 1

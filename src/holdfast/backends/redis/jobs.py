@@ -10,7 +10,7 @@ from holdfast.backends.redis import claiming
 from holdfast.backends.redis.job_rows import AT_ONCE, RedisJobRows
 from holdfast.backends.redis.record import bucket, id_of, pack_body
 from holdfast.backends.redis.scripts import ENQUEUE, SPREAD, STAGE
-from holdfast.backends.redis.steps import Call, Word, pending, read
+from holdfast.backends.redis.steps import ScriptCall, Word, pending, read
 from holdfast.model.instants import span_micros
 from holdfast.model.job import NewJob, parents_of
 from holdfast.model.turn import due_at, turn_of
@@ -83,7 +83,7 @@ class RedisJobs(JobsOverRows):
 
 
 def _at_once(packed: Sequence[bytes]) -> Steps[bytes]:
-    answers: bytes = yield Call(ENQUEUE, packed)
+    answers: bytes = yield ScriptCall(ENQUEUE, packed)
     return answers
 
 
@@ -97,9 +97,9 @@ def _staged(packed: Sequence[bytes]) -> Steps[bytes]:
     for start in range(0, len(packed), _IN_ONE):
         is_last = start + _IN_ONE >= len(packed)
         words: list[Word] = [name, int(is_last), *packed[start : start + _IN_ONE]]
-        yield Call(STAGE, words, is_kept_back=not is_last)
+        yield ScriptCall(STAGE, words, is_kept_back=not is_last)
     while True:
-        yield Call(SPREAD, [AT_ONCE])
+        yield ScriptCall(SPREAD, [AT_ONCE])
         _, (left, answers) = yield from read(("EXISTS", b"g" + name), ("GET", b"v" + name))
         if not left:
             return answers or b"1" * len(packed)

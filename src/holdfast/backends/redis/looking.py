@@ -26,6 +26,7 @@ from holdfast.store.steps import Steps
 CHUNK = 1024  # seqs whose ids are one text, as in `lua/insert.lua`
 ID = 16  # bytes of an id
 _PAGE = 1000
+_SPARE = 50
 
 
 class Seen(NamedTuple):
@@ -133,7 +134,9 @@ class Looking:
         while True:
             now, (found,) = yield from read(("ZRANGE", "leases", start, start + _PAGE - 1, "WITHSCORES"))
             pairs = [pair for pair in zip(found[::2], found[1::2], strict=True) if float(pair[1]) <= now]
-            rows += yield from self._leased(pairs[: max(limit - len(rows), 0) if most is None else None], most)
+            # Some more than wanted: a job may end before its record is read.
+            some = pairs[: max(limit - len(rows), 0) + _SPARE] if most is None else pairs
+            rows += yield from self._leased(some, most)
             start += _PAGE
             if len(rows) >= limit or len(pairs) < _PAGE:
                 return Locked(now, rows[:limit])

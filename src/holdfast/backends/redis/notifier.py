@@ -1,8 +1,7 @@
 """Notifications by PUBLISH and SUBSCRIBE: they only improve latency.
 
-The scripts that make jobs ready publish by themselves, if their lane was empty; those that end jobs do if somebody
-waits for ends, which `expect_ends` announces by a key that expires. What else is to be told goes over a connection of
-the watching thread's, at its next turn.
+The scripts that make jobs ready publish by themselves, if their lane was empty; those that end jobs do if a
+key exists that `expect_ends` sets, and that expires. Other notifications are sent by a thread with its own connection.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class RedisNotifier(LocalNotifier):
         self._tell("r")
 
     def wake_here(self) -> None:
-        """Wake the listeners of this process: the script has told the others."""
+        """Wake the listeners of this process: the script has notified the others."""
         super().notify()
 
     def expect_ends(self) -> None:
@@ -103,7 +102,7 @@ class RedisNotifier(LocalNotifier):
         try:
             connection.send_command("SUBSCRIBE", self._channel)
             connection.read_response()
-            super().notify()  # something may have come while nobody listened
+            super().notify()  # something may have come while no connection listened
             super().notify_ends()
             poll = _poll(connection, stop)
             while not stop.is_set():

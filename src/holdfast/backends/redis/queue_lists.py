@@ -233,20 +233,22 @@ def heartbeat(worker_id: str, heartbeat: str, tasks: str | None) -> Steps[bool]:
     """Record that a worker is alive; its start and its tasks with the first heartbeat only."""
     now, _ = yield from read()
     yield from change(
-        [], ("HSETNX", "births", worker_id, f"{now} {tasks or ''}"), ("HSET", "beats", worker_id, f"{now} {heartbeat}")
+        [],
+        ("HSETNX", "births", worker_id, f"{now} {tasks or ''}"),
+        ("HSET", "heartbeats", worker_id, f"{now} {heartbeat}"),
     )
     return True
 
 
 def _workers(rows: Looking) -> Steps[list[Any]]:  # noqa: ARG001
-    now, (beats, births) = yield from read(("HGETALL", "beats"), ("HGETALL", "births"))
+    now, (heartbeats, births) = yield from read(("HGETALL", "heartbeats"), ("HGETALL", "births"))
     born = dict(zip(births[::2], births[1::2], strict=True))
-    if not beats:
+    if not heartbeats:
         return []
-    _, (numbers,) = yield from read(("HMGET", "worker", *beats[::2]))
+    _, (numbers,) = yield from read(("HMGET", "worker", *heartbeats[::2]))
     _, held = yield from read(*(("ZCARD", f"w{(number or b'0').decode()}") for number in numbers))
     answer: list[tuple[int, str, Any]] = []
-    for worker, text, running in zip(beats[::2], beats[1::2], held, strict=True):
+    for worker, text, running in zip(heartbeats[::2], heartbeats[1::2], held, strict=True):
         seen, _, words = text.decode().partition(" ")
         started, _, tasks = born.get(worker, text).decode().partition(" ")
         row = (words, tasks or None, int(started), now - int(seen), running)
@@ -287,15 +289,15 @@ def _count_sums(rows: Looking, since: int) -> Steps[list[Any]]:
 
 def prune_records(counts: timedelta | None, workers: timedelta) -> Steps[None]:
     """Delete old counts, and workers that have been silent for too long."""
-    now, (beats, minutes) = yield from read(("HGETALL", "beats"), ("ZRANGE", "minutes", 0, 999))
+    now, (heartbeats, minutes) = yield from read(("HGETALL", "heartbeats"), ("ZRANGE", "minutes", 0, 999))
     commands: list[Command] = []
     if counts is not None:
         old = [minute for minute in minutes if int(minute) < now - span_micros(counts)]
         commands += [("UNLINK", b"n" + minute) for minute in old]
         commands += [("ZREM", "minutes", *old)] if old else []
-    for worker, text in zip(beats[::2], beats[1::2], strict=True):
+    for worker, text in zip(heartbeats[::2], heartbeats[1::2], strict=True):
         if int(text.partition(b" ")[0]) < now - span_micros(workers):
-            commands += (("HDEL", "beats", worker), ("HDEL", "births", worker))
+            commands += (("HDEL", "heartbeats", worker), ("HDEL", "births", worker))
     if commands:
         yield from change([], *commands)
 

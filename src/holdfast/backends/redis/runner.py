@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from holdfast.backends.redis.steps import Call, Pause, whole
+from holdfast.backends.redis.steps import Pause, ScriptCall, whole
 from holdfast.backends.redis.wire import AsyncWire, BlockingWire
 from holdfast.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
 from holdfast.store.steps import PlainRunner, Ready, Steps, Verb
@@ -15,12 +15,12 @@ from holdfast.store.steps import PlainRunner, Ready, Steps, Verb
 T = TypeVar("T")
 
 
-class _Progress:
+class _VerbProgress:
     """Whether a verb has written: then a fault of a later step does not mean that nothing was written."""
 
     has_written = False
 
-    def after(self, call: Call) -> None:
+    def after(self, call: ScriptCall) -> None:
         self.has_written = self.has_written or call.writes
 
     def fault(self, error: HoldfastError) -> HoldfastError:
@@ -45,7 +45,7 @@ class RedisRunner(PlainRunner):
         return answer
 
     async def _drive(self, steps: Steps[T]) -> T:
-        progress = _Progress()
+        progress = _VerbProgress()
         try:
             asked = next(steps)
             while True:
@@ -60,7 +60,7 @@ class RedisRunner(PlainRunner):
         finally:
             steps.close()
 
-    async def _answer(self, asked: Any, progress: _Progress) -> Any:
+    async def _answer(self, asked: Any, progress: _VerbProgress) -> Any:
         if isinstance(asked, Pause):
             await asyncio.sleep(asked.seconds)
             return None
@@ -75,7 +75,7 @@ class RedisRunner(PlainRunner):
 def run_blocking(wire: BlockingWire, verb: Verb[T], timeout: float | None = None) -> T:
     """Run a verb in this thread."""
     steps = whole(verb, Ready())
-    progress = _Progress()
+    progress = _VerbProgress()
     try:
         asked = next(steps)
         while True:

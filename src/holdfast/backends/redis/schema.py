@@ -21,7 +21,7 @@ class RedisSchema:
         self._location = location
         self._meta = f"{location.prefix}meta"
         self.info: dict[str, str] = {}
-        """What the server told of itself when the store was opened."""
+        """What the server reported about itself when the store was opened."""
 
     async def open(self, *, install: bool = True) -> None:  # noqa: D102 - the port states the contracts
         self.info = await server_info(self._wire)
@@ -53,7 +53,7 @@ class RedisSchema:
 
 
 async def server_info(wire: AsyncWire) -> dict[str, str]:
-    """Return what the server tells of itself."""
+    """Return what the server reports about itself."""
     text: bytes = await wire.ask("INFO")
     pairs = (line.split(":", 1) for line in text.decode("utf-8", "replace").splitlines() if ":" in line)
     return {line[0]: line[1] for line in pairs}

@@ -14,7 +14,7 @@ from typing import NamedTuple
 _FOLDER = files("holdfast.backends.redis") / "lua"
 
 
-class Script(NamedTuple):
+class LuaScript(NamedTuple):
     """A script, the hash under which a server knows it, and whether it may write."""
 
     name: str
@@ -23,11 +23,11 @@ class Script(NamedTuple):
     writes: bool
 
 
-def _script(name: str, *parts: str, flags: str = " flags=allow-oom") -> Script:
+def _script(name: str, *parts: str, flags: str = " flags=allow-oom") -> LuaScript:
     texts = [(_FOLDER / f"{part}.lua").read_text(encoding="utf-8") for part in ("prelude", *parts)]
     text = "\n".join([f"#!lua{flags}", *texts])
     sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-    return Script(name, sha, text, "no-writes" not in flags)
+    return LuaScript(name, sha, text, "no-writes" not in flags)
 
 
 INSTALL = (_FOLDER / "install.lua").read_text(encoding="utf-8")

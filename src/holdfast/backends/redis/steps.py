@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.backends.redis.record import bucket, id_of
-from holdfast.backends.redis.scripts import COMMIT, READ, WRITE, Script
+from holdfast.backends.redis.scripts import COMMIT, READ, WRITE, LuaScript
 from holdfast.errors import StoreUnavailable
 from holdfast.store.steps import BecameReady, Ready, Steps, Verb
 
@@ -30,13 +30,13 @@ _STARTS = 50  # of a verb whose guards do not hold
 _PAUSE = 0.002  # seconds before a verb starts again, up to ten times as long after many
 
 
-class Call(NamedTuple):
+class ScriptCall(NamedTuple):
     """A request: run a script. `any_store`: also if the store was installed again since this process looked at it.
 
     `is_kept_back`: what it writes has no effect without a later call.
     """
 
-    script: Script
+    script: LuaScript
     words: Sequence[Word]
     any_store: bool = False
     is_kept_back: bool = False
@@ -130,7 +130,7 @@ class Pending:
             if (bucket(id16), id16) not in guarded:
                 self.guards.append(Guard("h", bucket(id16), id16, record))
         words = [1, 1, *self.take().words(), "" if self.base is None else self.base, *self.jobs]
-        if (yield Call(COMMIT if self.jobs else WRITE, words)) == b"!":
+        if (yield ScriptCall(COMMIT if self.jobs else WRITE, words)) == b"!":
             raise Restart
 
 
@@ -159,7 +159,7 @@ def read(*commands: Command) -> Steps[tuple[int, list[Any]]]:
     words: list[Word] = []
     for command in commands:
         words += (len(command), *command)
-    reply = yield Call(READ, words)
+    reply = yield ScriptCall(READ, words)
     return int(reply[0]), reply[1:]
 
 
@@ -168,7 +168,7 @@ def write(groups: Sequence[Group]) -> Steps[list[bool]]:
     words: list[Word] = [0, len(groups)]
     for group in groups:
         words += group.words()
-    answer: bytes = yield Call(WRITE, [*words, ""])
+    answer: bytes = yield ScriptCall(WRITE, [*words, ""])
     return [verdict == ord("1") for verdict in answer]
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
-from redis import connection as blocking
 from redis.asyncio import connection as driver
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
@@ -20,10 +19,11 @@ from redis.retry import Retry
 
 from holdfast.backends.redis.error_map import is_reply, translate
 from holdfast.backends.redis.location import RedisLocation
-from holdfast.backends.redis.steps import Call, Restart, Word
+from holdfast.backends.redis.steps import Restart, ScriptCall, Word
 from holdfast.errors import SchemaMismatch
 from holdfast.store.connection_pool import AsyncPools
 from holdfast.store.schema_version import require_version
+from redis import connection as blocking
 
 VERSION = 1
 CONNECT_TIMEOUT = 5.0
@@ -55,7 +55,7 @@ class Server:
         self.id = b""
         self._meta = f"{location.prefix}meta"
 
-    def command(self, call: Call) -> tuple[Word, ...]:
+    def command(self, call: ScriptCall) -> tuple[Word, ...]:
         """Return the words of a call."""
         clock: Word = "" if self.clock is None else self.clock()
         store = b"" if call.any_store else self.id
@@ -91,19 +91,22 @@ class AsyncWire:
         self._timeout = server.location.reply_timeout
         self.pools = AsyncPools[Link](self, self._connect, users="verbs")
 
-    async def call(self, call: Call) -> Any:
+    async def call(self, call: ScriptCall) -> Any:
         """Run a script; load it first if the server does not know it."""
         pool = self.pools.here
         link = await pool.take()
+        writes = call.writes
         try:
             try:
                 return await self._reply(link, *self._server.command(call))
             except NoScriptError:
+                writes = False
                 await self._reply(link, "SCRIPT", "LOAD", call.script.text)
+                writes = call.writes
                 return await self._reply(link, *self._server.command(call))
         except _FAULTS as error:
             self._server.refused(error)
-            raise translate(error, self.url, writes=call.writes and link.is_busy) from error
+            raise translate(error, self.url, writes=writes and link.is_busy) from error
         finally:
             pool.put(link)
 
@@ -187,7 +190,7 @@ class BlockingWire:
         self._server = server
         self._connection: Any = None
 
-    def call(self, call: Call, timeout: float | None = None) -> Any:
+    def call(self, call: ScriptCall, timeout: float | None = None) -> Any:
         """Run a script; load it first if the server does not know it."""
         url = self._server.location.url
         try:
