@@ -1,4 +1,4 @@
-"""No sequence of verbs tells a store from the reference model, whatever stale handles take part."""
+"""No sequence of verbs tells a store from the reference model, whatever stale handles take part, and no schedules."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tests.redis.whole import check_whole
 from tests.servers.postgres_schemas import InstalledSchema, return_schema, take_schema
 from tests.servers.redis import drop_store, new_store_url, server_url
 from tests.stateful.machine import StoreMachine
+from tests.stateful.schedules_machine import SchedulesMachine
 
 from holdfast.testing.redis_server import Flavour
 
@@ -20,25 +21,27 @@ EXAMPLES = {"sqlite": 20, "sqlite-memory": 5, "postgres": 8, "valkey": 15, "redi
 FLAVOURS: dict[str, Flavour] = {"valkey": "valkey", "redis": "redis"}
 
 
-def machine_for(store: str, folder: Path) -> type[StoreMachine]:
+def machine_for(
+    store: str, folder: Path, base: type[StoreMachine | SchedulesMachine] = StoreMachine
+) -> type[StoreMachine | SchedulesMachine]:
     """Return a machine whose every example runs on an empty store."""
     if store == "postgres":
-        return _machine_for_postgres()
+        return _machine_for_postgres(base)
     if store in FLAVOURS:
-        return _machine_for_redis(FLAVOURS[store])
+        return _machine_for_redis(FLAVOURS[store], base)
     examples = iter(range(10**9))
 
-    class Machine(StoreMachine):
+    class Machine(base):  # type: ignore[valid-type,misc]
         def url(self) -> str:
             return f"sqlite:///{folder}/{next(examples)}.db?synchronous=normal" if store == "sqlite" else "sqlite://"
 
     return Machine
 
 
-def _machine_for_postgres() -> type[StoreMachine]:
+def _machine_for_postgres(base: type[StoreMachine | SchedulesMachine]) -> type[StoreMachine | SchedulesMachine]:
     return_schema(take_schema())  # skips the test where there is no server
 
-    class Machine(StoreMachine):
+    class Machine(base):  # type: ignore[valid-type,misc]
         schema: InstalledSchema | None = None
 
         def url(self) -> str:
@@ -53,10 +56,12 @@ def _machine_for_postgres() -> type[StoreMachine]:
     return Machine
 
 
-def _machine_for_redis(flavour: Flavour) -> type[StoreMachine]:
+def _machine_for_redis(
+    flavour: Flavour, base: type[StoreMachine | SchedulesMachine]
+) -> type[StoreMachine | SchedulesMachine]:
     server_url(flavour)  # skips the test where there is no server
 
-    class Machine(StoreMachine):
+    class Machine(base):  # type: ignore[valid-type,misc]
         store_url = ""
 
         def url(self) -> str:
@@ -93,3 +98,22 @@ def test_no_long_sequence_of_verbs_tells_a_store_from_the_reference(store: str, 
 
 def test_the_machine_agrees_with_itself() -> None:
     run_state_machine_as_test(StoreMachine, settings=settings(max_examples=20, stateful_step_count=40))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("store", STORES)
+def test_no_sequence_of_schedules_tells_a_store_from_the_reference(store: str, tmp_path: Path) -> None:
+    machine = machine_for(store, tmp_path, SchedulesMachine)
+    run_state_machine_as_test(machine, settings=settings(max_examples=EXAMPLES[store] // 2, stateful_step_count=50))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("store", STORES)
+def test_no_long_sequence_of_schedules_tells_a_store_from_the_reference(store: str, tmp_path: Path) -> None:
+    machine = machine_for(store, tmp_path, SchedulesMachine)
+    run_state_machine_as_test(machine, settings=settings(max_examples=100, stateful_step_count=60))
+
+
+def test_the_machine_of_schedules_agrees_with_itself() -> None:
+    run_state_machine_as_test(SchedulesMachine, settings=settings(max_examples=20, stateful_step_count=50))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
+from redis import connection as blocking
 from redis.asyncio import connection as driver
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
@@ -23,7 +24,6 @@ from holdfast.backends.redis.steps import Restart, ScriptCall, Word
 from holdfast.errors import SchemaMismatch
 from holdfast.store.connection_pool import AsyncPools
 from holdfast.store.schema_version import require_version
-from redis import connection as blocking
 
 VERSION = 1
 CONNECT_TIMEOUT = 5.0
