@@ -19,11 +19,11 @@ from holdfast.model.conditions import Conditions
 from holdfast.model.ids import new_id
 from holdfast.model.instants import to_micros
 from holdfast.model.job import NewJob
-from holdfast.torture.events import EnqueueAnswered, EnqueueCalled, EnqueueRefused, EnqueueUnknown, Takes
+from holdfast.torture.events import EnqueueAnswered, EnqueueCalled, EnqueueRefused, EnqueueUnknown
 from holdfast.torture.history import now_us
 from holdfast.torture.recorder import recorder
 from holdfast.torture.work.app import app, lease
-from holdfast.torture.work.attempt import writes_effects
+from holdfast.torture.work.attempt import taken, writes_effects
 from holdfast.torture.work.base import Order, Work
 from holdfast.torture.work.connecting import connected
 
@@ -188,7 +188,7 @@ class Enqueuer:
                 size=size,
                 task=task.name,
                 queue=_ordering_scope(task, options),
-                takes=work.takes if writes_effects() or work.takes is not Takes.TRANSACTION else Takes.NOTHING,
+                takes=taken(work.takes),
                 max_attempts=int(options.get("max_attempts", task.task.max_attempts)),
                 priority=int(options.get("priority", task.task.priority)),
                 delay_us=round(float(options.get("delay", 0.0)) * 1_000_000),

@@ -12,7 +12,7 @@ from holdfast.jobs.call import Call
 from holdfast.jobs.context import Context
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancel, Retried, Retry, Snooze, Snoozed
-from holdfast.torture.events import AttemptBegan, AttemptEnded, LeaseLostSeen, ObservedOutcome
+from holdfast.torture.events import AttemptBegan, AttemptEnded, LeaseLostSeen, ObservedOutcome, Takes
 from holdfast.torture.history import now_us
 from holdfast.torture.recorder import recorder
 from holdfast.torture.work.app import app, recording, target
@@ -129,6 +129,11 @@ def row(job: LeasedJob) -> tuple[str, int, int, str]:
 def writes_effects() -> bool:
     """Return whether effects are written: only in a transaction of the store, with the completion, are they once."""
     return app.backend.capabilities.joins_transactions
+
+
+def taken(takes: Takes) -> Takes:
+    """Return where the effect of work is written on this store."""
+    return takes if writes_effects() or takes is not Takes.TRANSACTION else Takes.NOTHING
 
 
 async def take_effect(ctx: Context) -> None:
