@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
+from redis import connection as blocking
 from redis.asyncio import connection as driver
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
@@ -23,7 +24,6 @@ from holdfast.backends.redis.steps import AnotherStore, ScriptCall, Word
 from holdfast.errors import SchemaMismatch
 from holdfast.store.connection_pool import AsyncPools
 from holdfast.store.schema_version import require_version
-from redis import connection as blocking
 
 VERSION = 1
 CONNECT_TIMEOUT = 5.0
@@ -37,7 +37,7 @@ def settings_of(location: RedisLocation) -> dict[str, Any]:
         "username": location.username,
         "password": location.password,
         "protocol": 2,
-        "client_name": "holdfast",
+        "client_name": f"holdfast.{location.name}",  # shown by CLIENT LIST
         "socket_connect_timeout": CONNECT_TIMEOUT,
     }
     if location.path is not None:
