@@ -173,7 +173,7 @@ def read(*commands: Command) -> Steps[tuple[int, list[Any]]]:
 
 
 def read_many(commands: Sequence[Command]) -> Steps[tuple[int, list[Any]]]:
-    """Run many reading commands in short steps; return the clock of the last, and the replies. Guards must cover them."""
+    """Run many reading commands in short steps; return the clock of the last, and the replies. For guarded reads."""
     now, replies = yield from read(*commands[:_AT_ONCE])
     for start in range(_AT_ONCE, len(commands), _AT_ONCE):
         now, more = yield from read(*commands[start : start + _AT_ONCE])
