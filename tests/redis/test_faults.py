@@ -14,6 +14,8 @@ from tests.servers.redis import connection_of, own_redis
 
 from holdfast.app.open import open_backend
 from holdfast.backends.redis.backend import RedisBackend
+from holdfast.backends.redis.scripts import ENQUEUE
+from holdfast.backends.redis.steps import ScriptCall
 from holdfast.backends.redis.wire import AsyncWire
 from holdfast.errors import ConfigError, OutcomeUnknown, SchemaMismatch, StoreUnavailable
 from holdfast.model.outcome import Completed
@@ -131,6 +133,30 @@ async def test_a_store_that_is_emptied_and_installed_again_is_a_new_one(backend:
         assert sorted(queue for queue, _ in found) == ["first", "second", "third"]
         assert job_id in {each for _, each in found}
     check_whole(url)
+
+
+async def test_a_store_that_is_replaced_in_the_middle_of_a_call_gets_no_number_of_the_old_one(
+    backend: RedisBackend, url: str, monkeypatch: pytest.MonkeyPatch
+):
+    await enqueue(backend, a_job("first"), a_job("second"))
+    call = AsyncWire.call
+    is_replaced = False
+
+    async def replacing(wire: AsyncWire, asked: ScriptCall, store: bytes) -> Any:
+        nonlocal is_replaced
+        if asked.script is ENQUEUE and not is_replaced:
+            is_replaced = True
+            client, name = _client(url), backend.url.partition("name=")[2]
+            client.delete(*client.keys(f"{{holdfast:{name}}}:*"))
+            await backend.schema.install()
+            async with open_store(url, clock=backend._parts.here.server.clock) as other:
+                await enqueue(other, a_job("second"))
+            await backend.insight.queues()  # another call of this process has noticed it
+        return await call(wire, asked, store)
+
+    monkeypatch.setattr(AsyncWire, "call", replacing)
+    (job_id,) = await enqueue(backend, a_job("first"))
+    assert (await backend.insight.job(job_id)).job.queue == "first"
 
 
 async def _all(backend: RedisBackend):

@@ -25,12 +25,12 @@ def _ending_at(monkeypatch: pytest.MonkeyPatch, script: LuaScript, number: int) 
     sent = 0
     call = AsyncWire.call
 
-    async def counting(wire: AsyncWire, asked: ScriptCall) -> object:
+    async def counting(wire: AsyncWire, asked: ScriptCall, store: bytes) -> object:
         nonlocal sent
         sent += asked.script is script
         if asked.script is script and sent == number:
             raise _Ends
-        return await call(wire, asked)
+        return await call(wire, asked, store)
 
     monkeypatch.setattr(AsyncWire, "call", counting)
 
@@ -78,12 +78,12 @@ async def test_no_script_inserts_more_than_a_few_hundred_jobs(backend: RedisBack
     sizes: list[int] = []
     call = AsyncWire.call
 
-    async def measured(wire: AsyncWire, asked: ScriptCall) -> object:
+    async def measured(wire: AsyncWire, asked: ScriptCall, store: bytes) -> object:
         if asked.script.name in {"enqueue", "stage"}:
             sizes.append(len(asked.words))
         if asked.script is SPREAD:
             assert asked.words == [AT_ONCE]
-        return await call(wire, asked)
+        return await call(wire, asked, store)
 
     monkeypatch.setattr(AsyncWire, "call", measured)
     await backend.jobs.enqueue([a_job() for _ in range(SIZE)])
@@ -96,12 +96,12 @@ async def test_an_error_while_staging_says_that_nothing_was_written(
     call = AsyncWire.call
     staged = 0
 
-    async def failing(wire: AsyncWire, asked: ScriptCall) -> object:
+    async def failing(wire: AsyncWire, asked: ScriptCall, store: bytes) -> object:
         nonlocal staged
         staged += asked.script is STAGE
         if staged == 2:
             raise StoreUnavailable("its memory is full")
-        return await call(wire, asked)
+        return await call(wire, asked, store)
 
     monkeypatch.setattr(AsyncWire, "call", failing)
     with pytest.raises(StoreUnavailable):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.stateful.drawn import (
     ALL,
+    ALWAYS,
     LIMITED,
     QUEUES,
     TASKS,
@@ -54,6 +55,9 @@ class Handle(NamedTuple):
 class StoreMachine(RuleBasedStateMachine):
     """Runs the store behind `url` beside the reference model, each example in an event loop of its own."""
 
+    limits_keys = True
+    """Whether the store has limits per key."""
+
     def url(self) -> str:
         """Return the URL of an empty store; asked for once in each example."""
         return "reference:"
@@ -81,6 +85,8 @@ class StoreMachine(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.store = self.run(self.open())
+        for key, limit in ALWAYS.items():
+            self.limit(key, limit)
 
     def teardown(self) -> None:
         self.run(self.stack.aclose())
@@ -118,6 +124,10 @@ class StoreMachine(RuleBasedStateMachine):
         assert answer == expected
         return answer
 
+    def possible(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Return a job's fields without what the store does not have."""
+        return fields if self.limits_keys else {**fields, "limit_key": None}
+
     # -- what a producer does
 
     @rule(batch=st.lists(new_jobs, min_size=1, max_size=4), data=st.data())
@@ -126,7 +136,7 @@ class StoreMachine(RuleBasedStateMachine):
         for fields in batch:
             repeated = bool(self.ids) and data.draw(st.integers(0, 4), label="repeat") == 0
             job_id = self.job_id(data) if repeated else self.new_id()
-            jobs.append(NewJob(id=job_id, **fields))
+            jobs.append(NewJob(id=job_id, **self.possible(fields)))
         self.both_answer("enqueue", jobs)
         self.ids = list(dict.fromkeys(self.ids + [job.id for job in jobs]))
 
@@ -142,7 +152,8 @@ class StoreMachine(RuleBasedStateMachine):
             # Without a unique key if it may be a parent in this call: then its children wait for the job that is kept.
             unique = fields["conditions"] and fields["conditions"].unique if job_id == new[-1] else None
             after = Conditions(unique=unique, after=tuple(parents), run_anyway=run_anyway)
-            jobs.append(NewJob(id=job_id, **{**fields, "conditions": after if parents or unique else None}))
+            conditions = after if parents or unique else None
+            jobs.append(NewJob(id=job_id, **{**self.possible(fields), "conditions": conditions}))
         if self.both_answer("enqueue", data.draw(st.permutations(jobs), label="order")) != (JobNotFound, None):
             self.ids += new
 
@@ -303,6 +314,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from(LIMITED), limit=some_limits)
     def limit(self, key: LimitKey, limit: Limit | None) -> None:
+        if key.kind == "key" and not self.limits_keys:
+            return
         self.run(self.store.queues.limit(key, limit))
         self.model.limit(key, limit)
 
@@ -316,6 +329,16 @@ class StoreMachine(RuleBasedStateMachine):
                 by_order_key.setdefault(record.order_scope, []).append(record.state)
         for states in by_order_key.values():
             assert sum(state is not JobState.BLOCKED for state in states) == 1
+
+    @invariant()
+    def of_each_limit_key_no_more_jobs_are_ready_or_running_than_its_limit_allows(self) -> None:
+        for key, limit in ALWAYS.items():
+            admitted = [
+                record.limit_scope
+                for record in self.model.records.values()
+                if record.new.task == key.name and record.state in {JobState.READY, JobState.RUNNING}
+            ]
+            assert all(admitted.count(scope) <= (limit.running or 0) for scope in set(admitted) - {None})
 
     @invariant()
     def a_child_starts_only_after_the_end_of_all_its_parents(self) -> None:

@@ -63,6 +63,7 @@ def _machine_for_redis(
 
     class Machine(base):  # type: ignore[valid-type,misc]
         store_url = ""
+        limits_keys = False
 
         def url(self) -> str:
             self.store_url = new_store_url(flavour)

@@ -19,6 +19,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     written, because only its reply was lost. Otherwise a sync to disk may have failed: then a repeat may see data that
     does not survive a crash of the machine.
     `one_writer`: it has one write lock, so that a handler's transaction blocks every other write, heartbeats included.
+    `limits_keys`: it has limits per key.
     `refusals`: for each unsupported operation, the reason.
     """
 
@@ -30,6 +31,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     shared: bool
     repeat_shows_outcome: bool = False
     one_writer: bool = False
+    limits_keys: bool = True
     refusals: dict[str, str] = {}
 
     @property

@@ -15,7 +15,7 @@ from typing import NoReturn, TypeVar
 
 from holdfast.backends.redis.directory import Directory
 from holdfast.backends.redis.extender import RedisExtender
-from holdfast.backends.redis.job_rows import RedisJobRows
+from holdfast.backends.redis.job_rows import LIMITS_PER_KEY, NO_LIMITS_PER_KEY, RedisJobRows
 from holdfast.backends.redis.jobs import RedisJobs
 from holdfast.backends.redis.location import RedisLocation
 from holdfast.backends.redis.notifier import RedisNotifier
@@ -37,8 +37,8 @@ from holdfast.store.streams import Streams
 T = TypeVar("T")
 
 NO_STREAMS = (
-    "its memory is no place for a log that outlives its consumers; keep events in a SQL store next to it, in an app of "
-    'their own: App("postgresql://…")'
+    "its memory is no place for a log that outlives its consumers; keep events in a SQL store next to it, in a "
+    'separate app: App("postgresql://…")'
 )
 NO_TRANSACTIONS = (
     "a transaction of Redis neither reads nor undoes; write an effect that may be repeated, by the job's id"
@@ -121,8 +121,8 @@ class RedisParts(StoreParts):
         self.server = self.owner = Server(location, clock)
         self.wire = AsyncWire(self.server)
         self.notifier = self._notifier = notifier = RedisNotifier(location)
-        self.runner = RedisRunner(self.wire, notifier.wake_here)
         directory = Directory(self.server)
+        self.runner = RedisRunner(self.wire, directory, notifier.wake_here)
         self.rows = self._rows = rows = RedisJobRows(
             directory, Steady() if clock is None else None, location.completed_bytes
         )
@@ -170,7 +170,12 @@ class RedisBackend(BackendOverParts[RedisParts]):
             joins_transactions=False,
             shared=True,
             repeat_shows_outcome=True,
-            refusals={STREAMS: NO_STREAMS, "join transactions": NO_TRANSACTIONS},
+            limits_keys=False,
+            refusals={
+                STREAMS: NO_STREAMS,
+                "join transactions": NO_TRANSACTIONS,
+                LIMITS_PER_KEY: NO_LIMITS_PER_KEY,
+            },
         )
 
     def extender(self) -> RedisExtender:  # noqa: D102

@@ -71,6 +71,11 @@ class Directory:
         self._numbers = {lane: number for number, lane in enumerate(found)}
         self.shape, self._server.id = shape or b"", store
 
+    @property
+    def store(self) -> bytes:
+        """The id of the store that was read."""
+        return self._server.id
+
     def known(self) -> Steps[None]:
         """Read them if that was never done, or if the store is another one."""
         if not self._server.id:

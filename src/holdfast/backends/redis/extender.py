@@ -34,13 +34,13 @@ class RedisExtender:
 
     def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:  # noqa: D102 - the port states the contracts
         timeout = min(_TIMEOUT, duration.total_seconds() / _SHARE)
-        return run_blocking(self._wire, lambda: _extend(leases, duration), timeout)
+        return run_blocking(self._wire, self._rows.directory, lambda: _extend(leases, duration), timeout)
 
     def cancel_asked(self, worker_id: str) -> list[Lease]:  # noqa: D102
-        return run_blocking(self._wire, lambda: cancel_asked(self._rows, worker_id), _TIMEOUT)
+        return run_blocking(self._wire, self._rows.directory, lambda: cancel_asked(self._rows, worker_id), _TIMEOUT)
 
     def heartbeat(self, worker: WorkerHeartbeat) -> None:  # noqa: D102
-        run_blocking(self._wire, lambda: heartbeat(self._rows, worker), _TIMEOUT)
+        run_blocking(self._wire, self._rows.directory, lambda: heartbeat(self._rows, worker), _TIMEOUT)
 
     def node_heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:  # noqa: ARG002, D102
         self._no_streams()

@@ -71,6 +71,7 @@ def _listed(job: Seen) -> tuple[Any, ...]:
         names.worker_id if leased else None,
         record.extra.why if has_ended and record.code != COMPLETED else None,
         record.order_key.decode() if record.is_keyed else None,
+        None,
         None if record.code == COMPLETED else record.excused,
     )
 

@@ -28,6 +28,7 @@ from holdfast.backends.redis.record import (
 )
 from holdfast.backends.redis.scripts import COMPLETE, ERASE, EXTEND, PROMOTE, SPREAD
 from holdfast.backends.redis.steps import Command, Group, Guard, Restart, ScriptCall, Word, change, pending, read, write
+from holdfast.errors import Unsupported
 from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState, Lease
 from holdfast.model.lease_rules import longest_covered
@@ -51,9 +52,11 @@ from holdfast.store.job_rows import (
     WaitingChildren,
 )
 from holdfast.store.steps import Steps, became_ready
-from holdfast.store.unique_keys import Replacement, TakenKeys, UniqueClaim, UniqueJob, UniqueKey
+from holdfast.store.unique_keys import Replacement, TakenKeys, UniqueClaim, UniqueKey
 from holdfast.store.values import Finish
 
+LIMITS_PER_KEY = "limit the jobs of a key"
+NO_LIMITS_PER_KEY = "it has no limits per key yet; limit the task or the queue, or use a SQL store"
 AT_ONCE = 250  # jobs that one script changes, so that it takes a few milliseconds
 MANY = 1000  # jobs that a hot script handles
 _WAITING = frozenset({JobState.READY, JobState.SCHEDULED, JobState.BLOCKED})
@@ -178,6 +181,10 @@ class RedisJobRows(Looking):
             yield from became_ready()
         return moved
 
+    def fill_keys(self, limit: int) -> Steps[int]:  # noqa: ARG002, D102
+        yield from ()
+        return 0  # there are none
+
     def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:  # noqa: D102
         yield from ()
         return changes
@@ -201,6 +208,10 @@ class RedisJobRows(Looking):
                 return done
             case "limit_queue" | "limit_task" | "declare_queue" | "declare_task":
                 return (yield from self.directory.set(_LIMITS[action], parameters.pop("name"), **parameters))
+            case "limit_key" | "declare_key" if parameters["max_running"] or parameters["rate_jobs"]:
+                raise Unsupported(f"redis cannot {LIMITS_PER_KEY}: {NO_LIMITS_PER_KEY}")
+            case "limit_key" | "declare_key" | "wake_limit_keys":
+                return False
             case "forget_changes":
                 numbers: list[int] = parameters["change_ids"]
                 commands: list[Command] = [("ZREMRANGEBYSCORE", "changed", number, number) for number in numbers]
@@ -304,9 +315,6 @@ class RedisJobRows(Looking):
 
     def drop_keys(self, keys: Sequence[UniqueKey]) -> Steps[None]:  # noqa: ARG002, D102
         (yield from pending()).take()  # nothing was written
-
-    def add_unique_jobs(self, jobs: Sequence[UniqueJob]) -> Steps[None]:  # noqa: D102
-        yield from unique_keys.add_unique_jobs(jobs)
 
     def replace(self, now: int, replacements: Sequence[Replacement]) -> Steps[list[Replacement]]:  # noqa: ARG002, D102
         collected = yield from pending()

@@ -7,12 +7,14 @@ import struct
 from collections.abc import Callable, Sequence
 
 from holdfast.backends.redis import claiming
-from holdfast.backends.redis.job_rows import AT_ONCE, RedisJobRows
+from holdfast.backends.redis.job_rows import AT_ONCE, LIMITS_PER_KEY, NO_LIMITS_PER_KEY, RedisJobRows
 from holdfast.backends.redis.record import bucket, id_of, pack_body
 from holdfast.backends.redis.scripts import ENQUEUE, SPREAD, STAGE
 from holdfast.backends.redis.steps import ScriptCall, Word, pending, read
+from holdfast.backends.redis.unique_keys import recorded
+from holdfast.errors import Unsupported
 from holdfast.model.instants import span_micros
-from holdfast.model.job import NewJob, parents_of
+from holdfast.model.job import NewJob, parents_of, unique_of
 from holdfast.model.turn import due_at, turn_of
 from holdfast.store.jobs_over_rows import JobsOverRows
 from holdfast.store.steps import Runner, Steps, became_ready
@@ -56,6 +58,8 @@ class RedisJobs(JobsOverRows):
         return await self._runner.write(lambda: claiming.claim(self._redis_rows, request))
 
     def _packed(self, jobs: Sequence[NewJob]) -> Steps[list[bytes]]:
+        if any(job.limit_key is not None for job in jobs):
+            raise Unsupported(f"redis cannot {LIMITS_PER_KEY}: {NO_LIMITS_PER_KEY}")
         lanes = yield from self._directory.numbers((job.queue, job.task) for job in jobs)
         return [pack_job(job, lanes[job.queue, job.task]) for job in jobs]
 
@@ -78,6 +82,9 @@ class RedisJobs(JobsOverRows):
             if is_new:
                 collected.places[job.id] = len(collected.jobs)
                 collected.jobs.append(text)
+                unique = unique_of(job)
+                if unique is not None:
+                    collected.commands.append(recorded(id_of(job.id), job.task, unique))
         yield from became_ready()
         return answers
 

@@ -302,6 +302,11 @@ def prune_records(counts: timedelta | None, workers: timedelta) -> Steps[None]:
         yield from change([], *commands)
 
 
+def _none(rows: Looking, **_: object) -> Steps[list[Any]]:  # noqa: ARG001
+    yield from ()
+    return []
+
+
 LISTS: dict[str, Callable[..., Steps[list[Any]]]] = {
     "queues": _queues,
     "tasks": _tasks,
@@ -310,6 +315,8 @@ LISTS: dict[str, Callable[..., Steps[list[Any]]]] = {
     "job_facts": _job_facts,
     "jobs_ahead": _jobs_ahead,
     "limits": _limits,
+    "key_of_job": _none,
+    "key_holders": _none,
     "declared_limits": _declared_limits,
     "next_due": _next_due,
     "outstanding": _outstanding,

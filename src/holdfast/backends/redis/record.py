@@ -204,6 +204,7 @@ def row_of(id16: bytes, text: bytes, names: Names, until: bytes | None = None, h
         queue=names.queue,
         task=names.task,
         order_key=record.order_key.decode() if record.is_keyed else None,
+        limit_key=None,
         state=STATES[record.code],
         priority=record.priority,
         max_attempts=record.max_attempts,

@@ -27,6 +27,7 @@ T = TypeVar("T")
 Word = bytes | str | int | float
 Command = Sequence[Word]
 _STARTS = 50  # of a verb whose guards do not hold
+_INSTALLATIONS = 3  # of a store while a verb runs
 _PAUSE = 0.002  # seconds before a verb starts again, up to ten times as long after many
 
 
@@ -55,6 +56,10 @@ class Pause(NamedTuple):
 
 class Restart(Exception):  # noqa: N818 - not an error: the verb starts again
     """What a verb has read is out of date; nothing was written."""
+
+
+class AnotherStore(Exception):  # noqa: N818 - as above
+    """The store was installed again since the verb began; nothing was written."""
 
 
 class Guard(NamedTuple):
@@ -134,11 +139,14 @@ class Pending:
             raise Restart
 
 
-class _This:
-    """A request for the `Pending` of this verb."""
+class _Request:
+    """A request without a server."""
 
 
-THIS = _This()
+THIS = _Request()
+"""For the `Pending` of this verb."""
+BIND = _Request()
+"""All calls of this verb are for the store as it is known now: its numbers of lanes mean nothing in another one."""
 
 
 def pending() -> Steps[Pending]:
@@ -176,6 +184,18 @@ def change(guards: Sequence[Guard], *commands: Command) -> Steps[None]:
     """Apply commands if the guards hold; raises `Restart` otherwise."""
     if (yield from write([Group(guards, commands)])) != [True]:
         raise Restart
+
+
+def on_one_store(verb: Verb[T], ready: Ready, known: Verb[None]) -> Steps[T]:
+    """Run a verb; if the store was installed again, read its lanes with `known` and start again."""
+    for _ in range(_INSTALLATIONS):
+        yield from known()
+        yield BIND
+        try:
+            return (yield from whole(verb, ready))
+        except AnotherStore:
+            continue
+    raise StoreUnavailable("the store is installed again and again: try again when that is done")
 
 
 def whole(verb: Verb[T], ready: Ready) -> Steps[T]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from holdfast.backends.redis.looking import Looking
 from holdfast.backends.redis.record import RUNNING, bucket, id_of, text_of, unpack
 from holdfast.backends.redis.steps import Command, Guard, change, collect, pending, read
-from holdfast.model.conditions import UniqueScope
+from holdfast.model.conditions import Unique, UniqueScope
 from holdfast.model.unique import Holder, Stage
 from holdfast.store.steps import Steps
 from holdfast.store.unique_keys import TakenKeys, UniqueClaim, UniqueJob, UniqueKey
@@ -62,6 +62,10 @@ def take_keys(claims: Sequence[UniqueClaim], *, again: bool) -> Steps[TakenKeys]
     own = found[len(names) :]
     known = {claim.id for claim, record in zip(claims, own, strict=True) if record is not None}
     collected = yield from pending()
+    # A job that exists by then keeps the conditions with which it was enqueued.
+    collected.guards += [
+        Guard("h", bucket(id16), id16, b"") for id16, record in zip(ids, own, strict=True) if record is None
+    ]
     holders = [text[:16] for text in texts.values() if text is not None]
     _, records = yield from read(*(("HGET", bucket(id16), id16) for id16 in holders))
     held = dict(zip(holders, records, strict=True))
@@ -82,7 +86,6 @@ def take_keys(claims: Sequence[UniqueClaim], *, again: bool) -> Steps[TakenKeys]
             keys[name] = UniqueKey(*name, holder)
             collected.guards.append(Guard("h", "u", names[name], b""))
             collected.commands += _held(names[name], holder)
-            collected.commands.append(_job(UniqueJob(claim.id, *name, claim.unique_scope)))
             given += 1
     if given == len(claims) and not known:
         return TakenKeys(now, {}, set(), all_given=True)
@@ -94,20 +97,14 @@ def _held(field: bytes, holder: Holder) -> list[Command]:
     return [("HSET", "u", field, _pack(holder)), until]
 
 
-def _job(job: UniqueJob) -> Command:
-    id16 = id_of(job.id)
-    text = _SCOPES[UniqueScope(job.unique_scope)] + _name(job.task, job.unique_key)
-    return ("HSET", bucket(id16), id16 + b"u", text)
+def recorded(id16: bytes, task: str, unique: Unique) -> Command:
+    """Return what records the key of a new job."""
+    return ("HSET", bucket(id16), id16 + b"u", _SCOPES[unique.scope] + _name(task, unique.key))
 
 
 def hold_keys(keys: Sequence[UniqueKey]) -> Steps[None]:
     """Write the holders of keys that were read, when the verb writes."""
     yield from collect([], [command for key in keys for command in _held(_name(*key.name), key.holder)])
-
-
-def add_unique_jobs(jobs: Sequence[UniqueJob]) -> Steps[None]:
-    """Record the keys of jobs that took them from others, when the verb writes."""
-    yield from collect([], [_job(job) for job in jobs])
 
 
 def prune_keys(limit: int) -> Steps[None]:

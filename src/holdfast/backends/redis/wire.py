@@ -20,7 +20,7 @@ from redis.retry import Retry
 
 from holdfast.backends.redis.error_map import is_reply, translate
 from holdfast.backends.redis.location import RedisLocation
-from holdfast.backends.redis.steps import Restart, ScriptCall, Word
+from holdfast.backends.redis.steps import AnotherStore, ScriptCall, Word
 from holdfast.errors import SchemaMismatch
 from holdfast.store.connection_pool import AsyncPools
 from holdfast.store.schema_version import require_version
@@ -55,11 +55,10 @@ class Server:
         self.id = b""
         self._meta = f"{location.prefix}meta"
 
-    def command(self, call: ScriptCall) -> tuple[Word, ...]:
-        """Return the words of a call."""
+    def command(self, call: ScriptCall, store: bytes) -> tuple[Word, ...]:
+        """Return the words of a call to the store with this id."""
         clock: Word = "" if self.clock is None else self.clock()
-        store = b"" if call.any_store else self.id
-        return ("EVALSHA", call.script.sha, 1, self._meta, store, clock, *call.words)
+        return ("EVALSHA", call.script.sha, 1, self._meta, b"" if call.any_store else store, clock, *call.words)
 
     def refused(self, error: Exception) -> None:
         """Raise what follows from a script's own refusal: the store is missing, of another version, or another one."""
@@ -69,7 +68,7 @@ class Server:
             raise SchemaMismatch(f"{self.location.url}: {text}")
         if text.startswith("HOLDFAST another store"):
             self.id = b""
-            raise Restart
+            raise AnotherStore
 
 
 class Link:
@@ -91,19 +90,19 @@ class AsyncWire:
         self._timeout = server.location.reply_timeout
         self.pools = AsyncPools[Link](self, self._connect, users="verbs")
 
-    async def call(self, call: ScriptCall) -> Any:
-        """Run a script; load it first if the server does not know it."""
+    async def call(self, call: ScriptCall, store: bytes) -> Any:
+        """Run a script on the store with this id; load it first if the server does not know it."""
         pool = self.pools.here
         link = await pool.take()
         writes = call.writes
         try:
             try:
-                return await self._reply(link, *self._server.command(call))
+                return await self._reply(link, *self._server.command(call, store))
             except NoScriptError:
                 writes = False
                 await self._reply(link, "SCRIPT", "LOAD", call.script.text)
                 writes = call.writes
-                return await self._reply(link, *self._server.command(call))
+                return await self._reply(link, *self._server.command(call, store))
         except _FAULTS as error:
             self._server.refused(error)
             raise translate(error, self.url, writes=writes and link.is_busy) from error
@@ -190,8 +189,8 @@ class BlockingWire:
         self._server = server
         self._connection: Any = None
 
-    def call(self, call: ScriptCall, timeout: float | None = None) -> Any:
-        """Run a script; load it first if the server does not know it."""
+    def call(self, call: ScriptCall, store: bytes, timeout: float | None = None) -> Any:
+        """Run a script on the store with this id; load it first if the server does not know it."""
         url = self._server.location.url
         try:
             connection = self.connection(timeout)
@@ -200,10 +199,10 @@ class BlockingWire:
             raise translate(error, url, writes=False) from error
         try:
             try:
-                return self._reply(connection, *self._server.command(call))
+                return self._reply(connection, *self._server.command(call, store))
             except NoScriptError:
                 self._reply(connection, "SCRIPT", "LOAD", call.script.text)
-                return self._reply(connection, *self._server.command(call))
+                return self._reply(connection, *self._server.command(call, store))
         except _FAULTS as error:
             if not is_reply(error):
                 self.close()
