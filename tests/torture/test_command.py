@@ -108,12 +108,12 @@ def test_the_same_seed_draws_the_same():
     assert drawn[0] == drawn[1]
 
 
-def test_work_that_needs_transactions_is_drawn_only_on_a_store_that_joins_them():
-    alone = msgspec.structs.replace(ABLE, joins_transactions=False)
+def test_work_is_drawn_only_on_a_store_that_has_what_it_needs():
+    alone = msgspec.structs.replace(ABLE, joins_transactions=False, limits_keys=False)
     drawer = Drawer(random.Random(3), 1.0, jobs=100_000, capabilities=alone)
     drawn = {drawer.draw().name for _ in range(20_000)}
-    assert drawn == {work.name for work in WORKS if "joins_transactions" not in work.needs}
-    assert "transfer_in_batches" not in drawn
+    assert drawn == {work.name for work in WORKS if not work.needs}
+    assert not drawn & {"transfer_in_batches", "limited_by_key"}
 
 
 def test_every_kind_of_work_is_drawn_and_the_dear_ones_within_their_bounds():

@@ -10,7 +10,7 @@ from holdfast.backends.redis import claiming
 from holdfast.backends.redis.job_rows import AT_ONCE, LIMITS_PER_KEY, NO_LIMITS_PER_KEY, RedisJobRows
 from holdfast.backends.redis.record import bucket, id_of, pack_body
 from holdfast.backends.redis.scripts import ENQUEUE, SPREAD, STAGE
-from holdfast.backends.redis.steps import ScriptCall, Word, pending, read
+from holdfast.backends.redis.steps import ScriptCall, Word, pending, read, read_many
 from holdfast.backends.redis.unique_keys import recorded
 from holdfast.errors import Unsupported
 from holdfast.model.instants import span_micros
@@ -73,7 +73,7 @@ class RedisJobs(JobsOverRows):
         """Insert jobs together with what else the verb writes."""
         packed = yield from self._packed(jobs)
         ids = [id_of(job.id) for job in jobs]
-        _, found = yield from read(*(("HGET", bucket(id16), id16) for id16 in ids))
+        _, found = yield from read_many([("HGET", bucket(id16), id16) for id16 in ids])
         collected = yield from pending()
         answers: list[bool] = []
         for job, text, known in zip(jobs, packed, found, strict=True):

@@ -28,6 +28,7 @@ Word = bytes | str | int | float
 Command = Sequence[Word]
 _STARTS = 50  # of a verb whose guards do not hold
 _INSTALLATIONS = 3  # of a store while a verb runs
+_AT_ONCE = 1000  # commands of one step
 _PAUSE = 0.002  # seconds before a verb starts again, up to ten times as long after many
 
 
@@ -169,6 +170,15 @@ def read(*commands: Command) -> Steps[tuple[int, list[Any]]]:
         words += (len(command), *command)
     reply = yield ScriptCall(READ, words)
     return int(reply[0]), reply[1:]
+
+
+def read_many(commands: Sequence[Command]) -> Steps[tuple[int, list[Any]]]:
+    """Run many reading commands in short steps; return the clock of the last, and the replies. For guarded reads."""
+    now, replies = yield from read(*commands[:_AT_ONCE])
+    for start in range(_AT_ONCE, len(commands), _AT_ONCE):
+        now, more = yield from read(*commands[start : start + _AT_ONCE])
+        replies += more
+    return now, replies
 
 
 def write(groups: Sequence[Group]) -> Steps[list[bool]]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from holdfast.backends.redis.looking import Looking
 from holdfast.backends.redis.record import RUNNING, bucket, id_of, text_of, unpack
-from holdfast.backends.redis.steps import Command, Guard, change, collect, pending, read
+from holdfast.backends.redis.steps import Command, Guard, change, collect, pending, read, read_many
 from holdfast.model.conditions import Unique, UniqueScope
 from holdfast.model.unique import Holder, Stage
 from holdfast.store.steps import Steps
@@ -57,7 +57,7 @@ def take_keys(claims: Sequence[UniqueClaim], *, again: bool) -> Steps[TakenKeys]
     names = {claim.name: _name(*claim.name) for claim in claims}
     ids = [id_of(claim.id) for claim in claims]
     commands: list[Command] = [("HGET", "u", field) for field in names.values()]
-    now, found = yield from read(*commands, *(("HGET", bucket(id16), id16) for id16 in ids))
+    now, found = yield from read_many([*commands, *(("HGET", bucket(id16), id16) for id16 in ids)])
     texts = dict(zip(names, found[: len(names)], strict=True))
     own = found[len(names) :]
     known = {claim.id for claim, record in zip(claims, own, strict=True) if record is not None}
@@ -67,7 +67,7 @@ def take_keys(claims: Sequence[UniqueClaim], *, again: bool) -> Steps[TakenKeys]
         Guard("h", bucket(id16), id16, b"") for id16, record in zip(ids, own, strict=True) if record is None
     ]
     holders = [text[:16] for text in texts.values() if text is not None]
-    _, records = yield from read(*(("HGET", bucket(id16), id16) for id16 in holders))
+    _, records = yield from read_many([("HGET", bucket(id16), id16) for id16 in holders])
     held = dict(zip(holders, records, strict=True))
     keys: dict[tuple[str, str], UniqueKey] = {}
     given = 0

@@ -42,8 +42,10 @@ local function records(ids)
     places[name][#group - 2] = i
   end
   for name, group in pairs(words) do
-    local reply = call(unpack(group))
-    for k, i in ipairs(places[name]) do found[i] = reply[k] end
+    for from = 3, #group, WORDS do
+      local reply = call('HMGET', group[2], unpack(group, from, math.min(from + WORDS - 1, #group)))
+      for k = 1, #reply do found[places[name][from - 3 + k]] = reply[k] end
+    end
   end
   return found
 end
