@@ -46,7 +46,7 @@ SCHEDULES = (
     mutant(
         "tick_under_a_random_id",
         POSTGRES,
-        "each job of a schedule has an id of its own, and workers fire without locking the schedule (and slowly)",
+        "each job of a schedule has a random id, and workers fire without locking the schedule (and slowly)",
         Code(
             "holdfast.model.schedule:tick_id",
             'bits = int.from_bytes(_hash(name, time, "id")[:10])',
