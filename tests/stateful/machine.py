@@ -137,6 +137,8 @@ class StoreMachine(RuleBasedStateMachine):
             repeated = bool(self.ids) and data.draw(st.integers(0, 4), label="repeat") == 0
             job_id = self.job_id(data) if repeated else self.new_id()
             jobs.append(NewJob(id=job_id, **self.possible(fields)))
+        if any(job.conditions is not None for job in jobs):
+            jobs = list({job.id: job for job in jobs}.values())  # such a call is refused
         self.both_answer("enqueue", jobs)
         self.ids = list(dict.fromkeys(self.ids + [job.id for job in jobs]))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Literal
 
 import msgspec
 
+from holdfast.errors import ConfigError
 from holdfast.model.conditions import Conditions, Unique
 from holdfast.model.instants import to_datetime
 
@@ -85,6 +87,15 @@ def unique_of(job: NewJob) -> Unique | None:
 def parents_of(job: NewJob) -> tuple[str, ...]:
     """Return the ids of the jobs for whose end this one waits, each once."""
     return () if job.conditions is None or not job.conditions.after else tuple(dict.fromkeys(job.conditions.after))
+
+
+def check_ids(jobs: Sequence[NewJob]) -> None:
+    """Raise `ConfigError` if two jobs of a call with unique keys or parents have one id: which of them is meant?"""
+    ids: set[str] = set()
+    for job in jobs:
+        if job.id in ids:
+            raise ConfigError(f"two jobs of one call have the id {job.id}: give each job an id, or leave it out")
+        ids.add(job.id)
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):

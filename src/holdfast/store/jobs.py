@@ -48,6 +48,7 @@ class JobStore(Protocol):
            running. The others are blocked, due or not, in the order of their seq.
         5. If a transaction in flight also changes one of the order keys, the call waits for its end: a key never has
            two heads, and waiting jobs are never left without a head.
+        6. Raises `ConfigError` if jobs of the call have unique keys or parents, and two of them have one id.
         """
         ...
 

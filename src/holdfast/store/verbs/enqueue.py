@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from holdfast.model.job import NewJob, parents_of, unique_of
+from holdfast.model.job import NewJob, check_ids, parents_of, unique_of
 from holdfast.store.job_rows import JobRows
 from holdfast.store.steps import Steps
 from holdfast.store.values import Enqueued
@@ -17,7 +17,11 @@ Insert = Callable[[Sequence[NewJob]], Steps[list[bool]]]
 
 
 def enqueue(rows: JobRows, jobs: Sequence[NewJob], insert: Insert) -> Steps[Sequence[Enqueued]]:
-    """Insert those of the jobs that are needed, in one transaction; return an answer for each."""
+    """Insert those of the jobs that are needed, in one transaction; return an answer for each.
+
+    Raises `ConfigError` if two of them have one id.
+    """
+    check_ids(jobs)
     inserting: Insertion = insert
     if any(unique_of(job) is not None for job in jobs):
         inserting = partial(_insert_unique, rows, insert)

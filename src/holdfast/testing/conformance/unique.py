@@ -10,7 +10,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from holdfast.errors import UniqueConflict
+from holdfast.errors import ConfigError, UniqueConflict
 from holdfast.model.conditions import Conditions, OnConflict, Unique, UniqueScope
 from holdfast.model.job import JobState, LeasedJob, NewJob
 from holdfast.store.backend import Backend
@@ -270,6 +270,14 @@ class TestUniqueRepeats(Conformance):
         assert await backend.jobs.enqueue(jobs) == [True, jobs[0].id]
         await claim_one(backend)
         assert await backend.jobs.enqueue(jobs) == [False, jobs[0].id]
+
+    async def test_one_id_for_two_jobs_of_a_call_is_refused_and_nothing_is_written(self, backend: Backend) -> None:
+        job = unique("k")
+        for other in (unique("k", job_id=job.id), unique("l", job_id=job.id), a_job(job_id=job.id)):
+            with pytest.raises(ConfigError, match="two jobs of one call have the id"):
+                await backend.jobs.enqueue([job, other])
+        assert await backend.jobs.enqueue([unique("k"), unique("l")]) == [True, True]
+        assert len(await claim(backend)) == 2
 
     async def test_a_known_job_takes_no_key(self, backend: Backend) -> None:
         known = a_job()

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.model.budget import BudgetDecision, after_interruption, after_return
 from holdfast.model.conditions import OnConflict, Unique
 from holdfast.model.instants import MICROSECOND, span_micros
-from holdfast.model.job import JobState, Lease, LeasedJob, NewJob
+from holdfast.model.job import JobState, Lease, LeasedJob, NewJob, check_ids
 from holdfast.model.limits import LimitKey
 from holdfast.model.outcome import Cancelled, Completed, Failed, Lost, Outcome, Retried, Snoozed
 from holdfast.store.values import (
@@ -34,6 +34,8 @@ class Reference(ReferenceMaintenance):
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Enqueue jobs, all or none; True for each new one, or the id of the job that holds its unique key."""
         sizes = [len(job.payload.encode()) for job in jobs]  # before the first write: a payload may not be encodable
+        if any(job.conditions is not None for job in jobs):
+            check_ids(jobs)
         self.waiting_ids = self.waiting(jobs)
         if any(unique.on_conflict is OnConflict.RAISE for job in jobs if (unique := _unique(job))):
             copy.deepcopy(self).enqueue_all(jobs, sizes)  # raises before the first write
