@@ -19,7 +19,7 @@ from psycopg.rows import tuple_row
 from tests.interleavings.orders import Footprint
 from tests.interleavings.stepping import BrokenOffError, RolledBackError, Side
 
-from holdfast.backends.postgres.claim_floor import Floors
+from holdfast.backends.sql.claim_floor import Floors
 from holdfast.backends.postgres.error_map import is_conflict
 from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.jobs import PostgresJobs

@@ -16,7 +16,7 @@ from psycopg.rows import tuple_row
 from tests.servers.postgres import parts_of
 
 from holdfast.backends.postgres.backend import PostgresBackend
-from holdfast.backends.postgres.category_cache import Categories
+from holdfast.backends.sql.category_cache import Categories
 from holdfast.backends.postgres.statements import Statements, transposed
 from holdfast.backends.postgres.streams import PostgresAllocations, PostgresEvents
 from holdfast.backends.postgres.verbs.fetch import fetch

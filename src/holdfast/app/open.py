@@ -13,12 +13,14 @@ from holdfast.store.backend import Backend, BackendFactory
 from holdfast.store.url_settings import DEFAULT_URL
 
 _BUILT_IN = {
+    "mariadb": "holdfast.backends.mysql",
+    "mysql": "holdfast.backends.mysql",
     "postgres": "holdfast.backends.postgres",
     "postgresql": "holdfast.backends.postgres",
     "sqlite": "holdfast.backends.sqlite",
 }
 _ENTRY_POINTS = "holdfast.backends"
-_OTHER_STORES = frozenset({"kafka", "mariadb", "mysql", "redis", "rediss"})
+_OTHER_STORES = frozenset({"kafka", "redis", "rediss"})
 
 
 def open_backend(url: str, *, clock: Callable[[], int] | None = None) -> Backend:
@@ -61,7 +63,7 @@ def _factory(scheme: str, url: str) -> BackendFactory:
         message = f"{scheme}://… names a driver, and Holdfast chooses its own: drop +{driver}, so that it is {name}://…"
         raise ConfigError(message)
     if name in _OTHER_STORES:
-        message = f"{scheme}://…: this version has no store for {name} yet; it has stores for SQLite and PostgreSQL"
+        message = f"{scheme}://…: this version has no store for {name} yet; it has stores for SQLite, PostgreSQL and MySQL"
         raise ConfigError(message)
     known = ", ".join(f"{name}://" for name in sorted(_BUILT_IN))
     shown = f"{scheme}://…" if scheme else "a URL without a scheme" if "@" in url else repr(url)

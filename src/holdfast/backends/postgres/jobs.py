@@ -11,8 +11,8 @@ from functools import partial
 import psycopg
 
 from holdfast.backends.postgres.blockers import Blockers
-from holdfast.backends.postgres.claim_floor import Floors
-from holdfast.backends.postgres.lane_cache import Lanes
+from holdfast.backends.sql.claim_floor import Floors
+from holdfast.backends.sql.lane_cache import Lanes
 from holdfast.backends.postgres.runners import runs_alone
 from holdfast.backends.postgres.verbs import claim as claiming
 from holdfast.backends.postgres.verbs import enqueue as enqueuing

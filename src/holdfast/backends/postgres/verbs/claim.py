@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.backends.postgres.claim_floor import Place
+from holdfast.backends.sql.claim_floor import Place
 from holdfast.backends.sql.steps import Ask, Rows, records, rows, run, together
 from holdfast.model.instants import MICROSECOND, span_micros
 from holdfast.model.job import LeasedJob

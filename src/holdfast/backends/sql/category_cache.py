@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from holdfast.backends.postgres.runners import PoolRunner
+from holdfast.backends.sql.lane_cache import SeparateRunner
 from holdfast.backends.sql.streams.categories import Category, find_categories
 
 
 class Categories:
     """Caches categories for this process."""
 
-    def __init__(self, runner: PoolRunner) -> None:
+    def __init__(self, runner: SeparateRunner) -> None:
         self._runner = runner
         self._known: dict[str, Category] = {}
 
