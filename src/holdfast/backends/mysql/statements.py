@@ -52,7 +52,7 @@ _SPELLING = (
     (r"\{schema\}\.", "holdfast_"),
 )
 _PARAMETER = re.compile(r"(json_table\()?(?<![:\w]):([a-z]\w*)")
-_VALUES = re.compile(r"(?s)(insert into .*?\bvalues )(\(.*?\))(\s*(?:on duplicate key update .*)?)")
+_VALUES = re.compile(r"(?s)(insert into .*?\bvalues )(\(.*?\))(\s*(?:on duplicate key update\s.*)?)")
 _COMMENT = re.compile(r"^--.*\n|\s--\s.*", re.MULTILINE)
 _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\0": "\\0", "\x1a": "\\Z", "\n": "\\n", "\r": "\\r"})
 
@@ -103,8 +103,8 @@ class _Part(NamedTuple):
         pieces = [self.texts[0]]
         for name, is_json, after in zip(self.names, self.is_json, self.texts[1:], strict=True):
             value = given[name]
-            if is_json:
-                pieces.append("null" if value is None else text(msgspec.json.encode(value).decode()))
+            if is_json and value is not None:
+                pieces.append(text(value if isinstance(value, str) else msgspec.json.encode(value).decode()))
             else:
                 pieces.append(_literal(value, text))
             pieces.append(after)

@@ -96,3 +96,52 @@ group by waiting.state, waiting.queue, waiting.task, waiting.paused
 union all
 -- Ended parents whose children are still to be decided.
 select 'undecided', '', '', 0, count(*) from holdfast_parent_change having count(*) > 0;
+
+-- name: jobs_ahead
+select lane.queue, lane.task, (queue.paused or coalesce(task.paused, 0)) as paused, least(:limit, (
+    select count(*) from holdfast_ready as ready
+    where ready.lane_id = lane.lane_id and (ready.turn < :turn or (ready.turn = :turn and ready.seq < :seq))
+)) as number
+from holdfast_lane as lane straight_join holdfast_queue as queue on queue.queue = lane.queue
+left join holdfast_task as task on task.task = lane.task;
+
+-- name: queues
+-- Counts at most `most` ready jobs of each lane, and as many scheduled, blocked and failed ones. `is_cut`: a lane may
+-- have more ready jobs. `due`: of the job with the first turn, of any task, its turn plus its head start.
+with standing as (
+    select lane_id, 'ready' as state, least(:most, count(*)) as number from holdfast_ready group by lane_id
+    union all
+    select lane_id, 'running', count(*) from holdfast_running group by lane_id
+    union all
+    select job.lane_id, 'scheduled', count(*) from (select seq from holdfast_scheduled limit :most) as state
+    straight_join holdfast_job as job on job.seq = state.seq group by job.lane_id
+    union all
+    select job.lane_id, 'blocked', count(*) from (select seq from holdfast_blocked limit :most) as state
+    straight_join holdfast_job as job on job.seq = state.seq group by job.lane_id
+    union all
+    select job.lane_id, 'failed', count(*) from (select seq from holdfast_failed limit :most) as state
+    straight_join holdfast_job as job on job.seq = state.seq group by job.lane_id
+),
+counted as (
+    select lane.queue,
+           sum(case when state = 'ready' then number end) as ready,
+           sum(case when state = 'running' then number end) as running,
+           sum(case when state = 'scheduled' then number end) as scheduled,
+           sum(case when state = 'blocked' then number end) as blocked,
+           sum(case when state = 'failed' then number end) as failed,
+           max(case when state = 'ready' and number >= :most then 1 else 0 end) as is_cut
+    from standing straight_join holdfast_lane as lane on lane.lane_id = standing.lane_id group by lane.queue
+)
+select queue.queue, queue.paused, cast(coalesce(ready, 0) as signed) as ready,
+       cast(coalesce(running, 0) as signed) as running, cast(coalesce(scheduled, 0) as signed) as scheduled,
+       cast(coalesce(blocked, 0) as signed) as blocked, cast(coalesce(failed, 0) as signed) as failed,
+       coalesce(is_cut, 0) as is_cut, {now} - (
+           select job.turn + job.priority * {priority_step}
+           from holdfast_lane as lane straight_join holdfast_job as job on job.seq = (
+               select seq from holdfast_ready where lane_id = lane.lane_id order by turn, seq limit 1
+           )
+           where lane.queue = queue.queue order by job.turn, job.seq limit 1
+       ) as due
+from holdfast_queue as queue
+left join counted on counted.queue = queue.queue
+order by queue.queue;
