@@ -79,8 +79,8 @@ def screen(output: str) -> list[str]:
     return lines
 
 
-def record(command: Sequence[str], folder: Path, width: int = WIDTH) -> str:
-    """Run a command in a pseudo-terminal; return all that it writes; raise if it fails."""
+def record(command: Sequence[str], folder: Path, width: int = WIDTH, codes: Sequence[int] = (0,)) -> str:
+    """Run a command in a pseudo-terminal; return all that it writes; raise if it ends with another exit code."""
     ours, theirs = pty.openpty()
     ioctl(theirs, TIOCSWINSZ, pack("HHHH", HEIGHT, width, 0, 0))
     environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
@@ -95,7 +95,7 @@ def record(command: Sequence[str], folder: Path, width: int = WIDTH) -> str:
             output += chunk
     os.close(ours)
     text = output.decode()
-    if program.returncode:
+    if program.returncode not in codes:
         raise SystemExit(f"{' '.join(command)} ended with {program.returncode}:\n{text}")
     return text
 

@@ -1,7 +1,7 @@
-"""Prepare a store with something of everything, and take pictures of every list at 80 and 140 columns.
+"""Prepare a store with something of everything, and take pictures of every command at 80 and 140 columns.
 
-`python docs/pictures/lists.py` writes `docs/pictures/lists/job-list-80.svg` and so on; `--to DIR` writes elsewhere, and
-`--text` prints the screens instead.
+`make pictures` writes `build/pictures/job-list-80.svg` and so on; `--to DIR` writes elsewhere, and `--text` prints the
+screens instead. `bench` and `torture` take minutes: their output is on the pages about performance and torture.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import argparse
 import asyncio
 import importlib
 import os
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -54,10 +56,19 @@ async def report(month: int) -> None:
 
 @app.consumer("billing", category="companies", max_attempts=1, on_error="park")
 async def bill(event: Event) -> None:
-    if event.payload["number"] == 3:
+    if event.payload == {"number": 3}:
         raise ValueError("the address is incomplete")
+
+
+def audit(event: Event) -> None:
+    pass
+
+
+for width in (80, 140):
+    app.consumer(f"audit-{width}", category="companies")(audit)
 """
 
+# All run at each width, on one store: first those that only look.
 COMMANDS = (
     "job list",
     "job list --state failed",
@@ -66,20 +77,60 @@ COMMANDS = (
     "job show {failed} --show-args",
     "job explain {failed}",
     "job graph {failed}",
+    "job explain {waiting}",
     "queue list",
     "task list",
     "schedule list",
+    "schedule show newsletter",
     "lease list",
     "worker list",
     "consumer list",
     "consumer list --partitions",
     "consumer parked billing",
     "category list",
+    "category show companies",
     "event read companies",
     "node list",
     "leader show",
+    "schema check",
+    "schema show",
     "doctor",
     "top --once",
+    "job enqueue charge --app shop:app --arg order_id={width}",
+    "job cancel --task send --yes",
+    "job retry --state failed --yes",
+    "job delete --state completed --yes",
+    "queue pause mails",
+    "queue limit mails --running 2 --rate 100/m",
+    "queue list",
+    "queue resume mails",
+    "task pause send",
+    "task limit send --running 1",
+    "task resume send",
+    """schedule add sweep-{width} send --app shop:app --every 10m --arg 'to="all"'""",
+    "schedule pause newsletter",
+    "schedule list",
+    "schedule resume newsletter",
+    "schedule run newsletter",
+    "schedule remove sweep-{width}",
+    "lease reset {leased}",
+    "category create sales-{width} --partitions 4",
+    "event append companies --stream company-{width} --name moved --payload 1",
+    "consumer retry billing",
+    "consumer drop billing --yes",
+    "consumer pause audit-{width}",
+    "consumer reset audit-{width} --to end",
+    "consumer resume audit-{width}",
+    "consumer pause audit-{width}",
+    "consumer forget audit-{width} --yes",
+    "schema install",
+    "schema upgrade",
+    "worker run shop:app --queues orders --until-empty",
+    "demo --jobs 2000 --kill 1 --seed 7 --url sqlite:///demo-{width}.db",
+    "demo produce --jobs 500 --fresh --seed 7 --url sqlite:///steps-{width}.db",
+    "demo consume --url sqlite:///steps-{width}.db",
+    "demo verify --url sqlite:///steps-{width}.db",
+    "demo clean --yes --url sqlite:///steps-{width}.db",
 )
 
 
@@ -93,8 +144,8 @@ async def fill(shop: Any) -> None:
         await shop.app.append("companies", stream=f"company-{number}", name="renamed", payload={"number": number})
 
 
-async def failed_job(app: App) -> str:
-    """Wait until the workers have done everything but the report; return the id of a failed job."""
+async def named_jobs(app: App) -> dict[str, str]:
+    """Wait until the workers have done everything but the report; return the ids that commands name."""
     while True:
         completed = sum(count.completed for count in await app.jobs.counts(by_minute=False))
         failed = (await app.jobs.list("failed")).jobs
@@ -102,8 +153,10 @@ async def failed_job(app: App) -> str:
         parked = sum(consumer.parked for consumer in consumers)
         lag = sum(consumer.lag for consumer in consumers)
         is_done = completed + len(failed) == 200 and parked and not lag  # noqa: PLR2004
-        if is_done and await app.leases() and len(await app.workers()) == 2:  # noqa: PLR2004
-            return failed[0].id
+        leases = await app.leases()
+        if is_done and leases and len(await app.workers()) == 2:  # noqa: PLR2004
+            (waiting, *_) = (await app.jobs.list("scheduled")).jobs
+            return {"failed": failed[0].id, "waiting": waiting.id, "leased": leases[0].job_id}
         await asyncio.sleep(0.1)
 
 
@@ -120,14 +173,14 @@ def worker(folder: Path, *options: str) -> Generator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-async def prepare(folder: Path) -> str:
-    """Fill the store and let the workers do what they can; return the id of a failed job."""
+async def prepare(folder: Path) -> dict[str, str]:
+    """Fill the store and let the workers do what they can; return the ids that commands name."""
     os.chdir(folder)
     sys.path.insert(0, str(folder))
     shop = importlib.import_module("shop")
     async with shop.app:
         await fill(shop)
-        return await asyncio.wait_for(failed_job(shop.app), PATIENCE)
+        return await asyncio.wait_for(named_jobs(shop.app), PATIENCE)
 
 
 async def wait_for_silence() -> None:
@@ -137,25 +190,26 @@ async def wait_for_silence() -> None:
             await asyncio.sleep(0.1)
 
 
-def take(commands: Sequence[str], failed: str, to: Path | None, folder: Path) -> None:
+def take(commands: Sequence[str], ids: dict[str, str], to: Path | None, folder: Path) -> None:
     """Run each command at each width, and write its picture, or print its screen."""
+    short = {name: job_id[:13] for name, job_id in ids.items()}
     for words in commands:
-        given = words.format(failed=failed).split()
-        title = f"holdfast {words.format(failed=failed[:13])}"
         for width in WIDTHS:
-            lines = screen(record([*PROGRAM, *given], folder, width))
+            title = f"holdfast {words.format(**short, width=width)}"
+            given = shlex.split(words.format(**ids, width=width))
+            lines = screen(record([*PROGRAM, *given], folder, width, codes=(0, 1)))  # 1: there was nothing to do
             if to is None:
                 print(f"\n$ {title}  ({width} columns)")  # noqa: T201
                 print("\n".join(Text.from_ansi(line).plain for line in lines).rstrip())  # noqa: T201
             else:
-                name = words.replace(" {failed}", "").replace(" --", "-").replace(" ", "-")
+                name = re.sub(r"\W+", "-", re.sub(r"\S*\{\w+\}\S*|sqlite:\S+", "", words)).strip("-")
                 (to / f"{name}-{width}.svg").write_text(picture(title, lines, width), encoding="utf-8")
 
 
 def main() -> None:
     """Take the pictures."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--to", type=Path, default=Path(__file__).with_name("lists"))
+    parser.add_argument("--to", type=Path, default=Path("build/pictures"))
     parser.add_argument("--text", action="store_true", help="print the screens instead")
     options = parser.parse_args()
     to = None if options.text else options.to.resolve()
@@ -166,10 +220,10 @@ def main() -> None:
         folder = Path(name)
         (folder / "shop.py").write_text(SHOP, encoding="utf-8")
         with worker(folder, "--worker-id", "web-1"), worker(folder, "--worker-id", "web-2") as second:
-            failed = asyncio.run(prepare(folder))
+            ids = asyncio.run(prepare(folder))
             second.kill()
             asyncio.run(asyncio.wait_for(wait_for_silence(), PATIENCE))
-            take(COMMANDS, failed, to, folder)
+            take(COMMANDS, ids, to, folder)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from sqlalchemy import ForeignKey, MetaData
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from holdfast import App, Context
+from holdfast import App, BatchContext, Call
 
 URL = os.environ.get("ORDERS_URL", "postgresql://localhost:5432/shop")  # without parameters
 logger = logging.getLogger("orders")
@@ -44,14 +44,17 @@ class Shipment(Base):
     process_id: Mapped[int]
 
 
-@app.task(queue="orders")
-async def process(ctx: Context, order_id: int) -> None:
-    """Ship an order: first what is slow, then one short transaction for the effect and the end of the job."""
-    await asyncio.sleep(0.02)  # the label printer
-    async with ctx.transaction() as connection:
-        await connection.execute("update order_service.orders set is_shipped = true where order_id = %s", (order_id,))
-        await connection.execute(
-            "insert into order_service.shipment (order_id, attempt, process_id) values (%s, %s, %s)",
-            (order_id, ctx.job.attempt, os.getpid()),
+@app.task(queue="orders", batch=50)
+async def process(ctx: BatchContext, calls: list[Call[int]]) -> None:
+    """Ship up to 50 orders: first what is slow, then one short transaction for all effects and the ends of all jobs."""
+    await asyncio.gather(*(asyncio.sleep(0.02) for _ in calls))  # the label printer
+    shipments = [(call.argument, call.job.attempt, os.getpid()) for call in calls]
+    async with ctx.transaction() as connection, connection.cursor() as cursor:
+        await cursor.execute(
+            "update order_service.orders set is_shipped = true where order_id = any(%s)",
+            ([call.argument for call in calls],),
         )
-    logger.info("order %d shipped", order_id)
+        await cursor.executemany(
+            "insert into order_service.shipment (order_id, attempt, process_id) values (%s, %s, %s)", shipments
+        )
+    logger.info("from order %d on %d shipped", calls[0].argument, len(calls))

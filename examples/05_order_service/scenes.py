@@ -110,7 +110,7 @@ async def insert_backlog(count: int) -> None:
     rows = [{"item": "book", "quantity": 1}] * count
     async with sessions.begin() as session:
         order_ids = await session.scalars(insert(Order).returning(Order.order_id), rows)
-        await process.options(using=session).enqueue_many([{"order_id": order_id} for order_id in order_ids])
+        await process.options(using=session).enqueue_many([process.call(order_id) for order_id in order_ids])
     print(f"inserted a backlog of {count:,} orders in one transaction of {time.monotonic() - began:.1f} s")
 
 

@@ -36,5 +36,5 @@ async def place(new: NewOrder) -> Placed:
         order = Order(item=new.item, quantity=new.quantity)
         session.add(order)
         await session.flush()  # gives the order its id
-        job = await process.options(using=session).enqueue(order_id=order.order_id)
+        job = await process.options(using=session).enqueue(order.order_id)
     return Placed(order_id=order.order_id, job_id=job.id)

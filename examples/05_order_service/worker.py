@@ -17,8 +17,7 @@ if __name__ == "__main__":
             processes=3,  # under a supervisor
             queues=["orders"],
             poll_interval=EVERY,  # the timer of each; after a full batch the next one is claimed at once
-            batch_max=50,
-            concurrency=50,
-            prefetch_max=0,  # a process holds one batch, whatever the backlog
+            concurrency=1,  # one batch at a time, and
+            prefetch_max=0,  # no other in advance: a process holds 50 orders, whatever the backlog
         )
     )

@@ -271,7 +271,7 @@ def test_an_option_of_another_queue_is_refused_with_the_one_to_use(task, given: 
         task.options(**{given: 3})
 
 
-@pytest.mark.parametrize("name", ["delay", "apply_async", "send", "kiq", "defer", "s"])
+@pytest.mark.parametrize("name", ["delay", "apply_async", "send", "kiq", "defer"])
 def test_a_call_of_another_queue_is_answered_with_the_one_to_use(task, name: str):
     remedy = r"call await send\.enqueue\(…\), in blocking code send\.sync\.enqueue\(…\)"
     for handle in (task, task.sync):

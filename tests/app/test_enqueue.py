@@ -72,6 +72,16 @@ async def test_options_change_one_job_and_not_the_task(app, note):
     assert (await plain.details()).job.queue == "notes"
 
 
+async def test_further_options_keep_those_given_before(app, note):
+    urgent = note.options(queue="urgent", priority=9)
+
+    view = (await (await urgent.options(order_key="a", priority=None).enqueue(5)).details()).job
+    assert (view.queue, view.priority, view.order_key) == ("urgent", 2, "a")
+    blocking = await asyncio.to_thread(note.sync.options(queue="urgent").options(priority=1).enqueue, 5)
+    assert (await blocking.details()).job.queue == "urgent"
+    assert (await (await urgent.enqueue(5)).details()).job.order_key is None
+
+
 async def test_a_delayed_job_is_scheduled_from_the_stores_now(app, note):
     for option in (
         {"delay": 60},

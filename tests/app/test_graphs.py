@@ -121,7 +121,9 @@ async def test_the_graph_of_a_job_lists_all_that_are_connected_with_it(app: App)
     assert (graph.is_cut, (await app.jobs.graph(first, limit=2)).is_cut) == (False, True)
 
 
-async def test_a_graph_of_ten_thousand_jobs_is_enqueued_in_one_call_and_drains(app: App) -> None:
+@pytest.mark.slow
+async def test_a_graph_of_ten_thousand_jobs_is_enqueued_in_one_call_and_drains(on_each_store: App) -> None:
+    app = on_each_store
     ran: list[int] = []
 
     @app.task
@@ -137,6 +139,28 @@ async def test_a_graph_of_ten_thousand_jobs_is_enqueued_in_one_call_and_drains(a
     assert len(ran) == len(set(ran)) == 10_000
     places = {number: place for place, number in enumerate(ran)}
     assert all(places[number] < places[number + 1] for number in range(9_999) if (number + 1) % 100)
+
+
+@pytest.mark.slow
+async def test_a_child_of_five_thousand_parents_runs_once_after_all_of_them(on_each_store: App) -> None:
+    app = on_each_store
+    ends: list[int] = []
+
+    @app.task
+    async def parent(number: int) -> int:
+        ends.append(number)
+        return number
+
+    @app.task
+    async def child(ctx: Context) -> int:
+        ends.append(-1)
+        return sum(await ctx.results(int))
+
+    *_, last = await chain(group(*(parent.call(number) for number in range(5_000))), child.call()).enqueue()
+
+    await app.drain("default")
+    assert (ends[-1], sorted(ends[:-1])) == (-1, list(range(5_000)))
+    assert await last.result() == sum(range(5_000))
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ async def test_the_last_retry_that_is_asked_for_fails_the_job(app: App, caplog):
     await run_all(app)
 
     assert record.names[-1] == "job.fail"
-    assert "failed: " in caplog.text
+    assert "failed: holdfast.Retry: " in caplog.text
 
 
 async def test_the_log_names_the_place_in_user_code_where_a_job_failed(app: App, caplog):

@@ -44,7 +44,7 @@ def test_a_bound_task_is_refused_with_the_context(app: App):
         def charge(self: Any, order_id: int) -> None: ...
 
 
-@pytest.mark.parametrize("name", ["send_task", "signature", "conf", "control", "autodiscover_tasks", "worker_main"])
+@pytest.mark.parametrize("name", ["send_task", "signature", "conf", "control", "add_periodic_task", "worker_main"])
 def test_a_call_of_an_app_is_answered_with_the_one_to_use(app: App, name: str):
     for handle in (app, app.sync):
         with pytest.raises(AttributeError, match=rf"^'App' object has no attribute '{name}': "):
@@ -125,6 +125,15 @@ async def test_the_calls_of_a_bound_task_are_answered_with_those_of_the_context(
         "the job is ctx.job, ",
         "to report progress, ",
     ]
+
+
+@pytest.mark.parametrize(("name", "remedy"), [("s", r"charge\.call\("), ("signature", "chain"), ("apply", "call it")])
+def test_a_signature_of_a_task_is_answered_with_a_call(app: App, name: str, remedy: str):
+    @app.task
+    def charge() -> None: ...
+
+    with pytest.raises(AttributeError, match=remedy):
+        getattr(charge, name)
 
 
 def test_the_retry_of_a_task_is_answered_with_the_exception(app: App):

@@ -211,3 +211,24 @@ asyncio.run(main())
     (tmp_path / "shop.py").write_text(f"import asyncio\n{shown}{after}", encoding="utf-8")
 
     assert run(tmp_path, "shop.py").splitlines()[-1] == "summer: 3.webp, 4.webp"
+
+
+def test_jobs_are_cancelled_and_deleted_as_shown(tmp_path: Path):
+    (shown,) = fenced("docs/howto/operate.md", "py")
+    after = """
+import asyncio
+
+async def main() -> None:
+    await send.enqueue(to="nowhere")
+    await app.drain("mails")
+    await send.enqueue_many([send.call(to=f"{number}@example.org") for number in range(3)])
+    await tidy_up()
+    await send.enqueue(to="a@example.org")
+    print(await app.drain("mails"))
+    await app.close()
+
+asyncio.run(main())
+"""
+    (tmp_path / "shop.py").write_text(shown + after, encoding="utf-8")
+
+    assert run(tmp_path, "shop.py") == "3 cancelled, 1 deleted\n1 completed\n"

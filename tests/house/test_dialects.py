@@ -34,7 +34,7 @@ ONLY_SQLITE = {
     "complete: by lots": "complete_many held_under complete_one count_completed leave_completed",
     "promote: PostgreSQL takes one statement": "due_jobs",
     "extend: in two statements": "held cancel_asked_among",
-    "unique keys: PostgreSQL takes one statement": "record_unique_jobs",
+    "unique keys, in many statements": "add_unique_key add_free_key",
     "what PostgreSQL does in `bring_up`": "first_blocked set_head drop_order_key",
     "append and fetch, under the write lock": "find_category find_head version_of_stream add_event list_retries",
     "to compare the host's clock with the monotonic one": "clock",
@@ -43,8 +43,11 @@ ONLY_POSTGRES = {
     "enqueue: in one statement or by COPY": """
         add_lanes enqueue enqueue_one reserve_seqs copy_jobs copy_ready copy_scheduled take_order_keys enqueue_ordered
         set_heads drop_order_keys""",
+    "unique keys, in one statement": "add_unique_keys enqueue_unique enqueue_unique_one",
     "claim: under the locks of limits": "lock_queue_limits lock_task_limits lane_fronts claim_shares",
-    "hot: one statement": "claim complete promote bring_up fetch commit_position_or_fail",
+    "hot: one statement": "claim complete promote bring_up fetch",
+    "the end of a handler's transaction, sent with its COMMIT": """
+        complete_or_fail complete_all_or_fail commit_position_or_fail""",
     "append: in two statements or by COPY": """
         lock_heads append_events append_event heads_and_clock stream_versions copy_events""",
     "rows that a silent client has locked": """

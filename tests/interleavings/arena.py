@@ -13,7 +13,7 @@ from tests.interleavings.judging import Judge, Outcomes
 from tests.interleavings.operations import OPERATIONS, Instant, Leases, Operation, World, a_job
 from tests.interleavings.orders import Orders
 from tests.interleavings.postgres import FIRST_TO_WAIT, PostgresVerbs, SteppingRunner
-from tests.interleavings.setups import LIMITED, LIMITS, SETUPS
+from tests.interleavings.setups import LIMITED, LIMITS, SETUPS, set_up_schedules
 from tests.interleavings.stepping import Order, Side, run_order
 from tests.interleavings.tables import Tables, check_whole, observed
 
@@ -54,6 +54,7 @@ class Arena:
         if state not in self._prepared:
             await self._tables.clear()
             self._clock.now_us = Instant().now_us
+            await set_up_schedules(state, self._backend.schedules)
             leases = await SETUPS[state](self._backend.jobs, self._clock)
             await self._tables.keep(state)
             judge = await Judge.of(state)

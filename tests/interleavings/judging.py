@@ -10,17 +10,20 @@ from datetime import timedelta
 from itertools import permutations, product
 from typing import Any
 
-from tests.interleavings.operations import Instant, Leases, Operation, World
-from tests.interleavings.setups import LIMITED, LIMITS, SETUPS
+from tests.interleavings.operations import SCHEDULE, Instant, Leases, Operation, World
+from tests.interleavings.setups import LIMITED, LIMITS, SETUPS, set_up_schedules
 from tests.interleavings.tables import COUNTS
 
 from holdfast.model.job import JobState, Lease, parents_of
 from holdfast.model.outcome import Completed
+from holdfast.model.schedule_definition import encode_definition
 from holdfast.store.jobs import JobStore
+from holdfast.store.schedules import ScheduleStore
 from holdfast.store.values import Extension, Finish, Verdict
 from holdfast.testing.reference import Reference
 from holdfast.testing.reference.backend import ReferenceJobs
 from holdfast.testing.reference.records import ReferenceJob
+from holdfast.testing.reference.schedules import ReferenceSchedule, ReferenceSchedules
 
 Outcomes = list[tuple[tuple[Any, ...], dict[str, Any]]]
 
@@ -28,9 +31,10 @@ Outcomes = list[tuple[tuple[Any, ...], dict[str, Any]]]
 class ReferenceVerbs:
     """What the operations call, on the model."""
 
-    def __init__(self, model: Reference) -> None:
+    def __init__(self, model: Reference, schedules: ReferenceSchedules) -> None:
         self.model = model
         self.jobs: JobStore = ReferenceJobs(model)
+        self.schedules: ScheduleStore = schedules
 
     async def extend_many(self, held: Sequence[Lease], duration: timedelta) -> Extension:
         return self.model.extend_all(held, duration)
@@ -54,6 +58,7 @@ class Judge:
     """Knows the right outcomes in one state."""
 
     model: Reference
+    schedules: ReferenceSchedules
     leases: Leases
 
     @classmethod
@@ -63,7 +68,9 @@ class Judge:
         model = Reference(clock)
         model.settles_at_once = False  # a transaction of the store by itself, which is a step by itself here
         model.limit(LIMITED, LIMITS.get(state))
-        return cls(model, await SETUPS[state](ReferenceJobs(model), clock))
+        schedules = ReferenceSchedules(model)
+        await set_up_schedules(state, schedules)
+        return cls(model, schedules, await SETUPS[state](ReferenceJobs(model), clock))
 
     async def allowed(self, operations: Sequence[Operation | None], may_skip: Sequence[bool]) -> Outcomes:
         """Return the results and states of all serial orders; None stands for an operation that was rolled back.
@@ -81,6 +88,8 @@ class Judge:
             if operation is not None and operation.may_miss_children:
                 children = [job_id for job_id, record in self.model.records.items() if parents_of(record.new)]
                 sights[number] += [frozenset({job_id}) for job_id in children]
+            if operation is not None and operation.may_miss_schedules:
+                sights[number].append(frozenset({SCHEDULE}))
         outcomes: Outcomes = []
         for order in permutations(there):
             for unseen in product(*sights):
@@ -98,21 +107,26 @@ class Judge:
         *,
         parts: bool,
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        model = copy.deepcopy(self.model)
+        model, schedules = copy.deepcopy((self.model, self.schedules))
         results: list[Any] = [None] * len(operations)
         for number in order:
             operation = operations[number]
             assert operation is not None
-            world = World(ReferenceVerbs(model), self.leases, f"side-{number}")
+            world = World(ReferenceVerbs(model, schedules), self.leases, f"side-{number}")
+            if SCHEDULE in unseen[number]:
+                results[number] = 0
+                continue
             if operation.name == "extend many" and unseen[number]:
-                lost, asked, _ = await operation(World(ReferenceVerbs(copy.deepcopy(model)), self.leases, ""))
+                lost, asked, _ = await operation(
+                    World(ReferenceVerbs(copy.deepcopy(model), schedules), self.leases, "")
+                )
                 results[number] = (lost, asked, [] if lost else [self.leases["holder"].job_id])
                 continue
             hidden = {job_id: model.records.pop(job_id) for job_id in unseen[number] if job_id in model.records}
             with _beside(model, list(hidden.values()), parts=parts):
                 results[number] = await operation(world)
             model.records.update(hidden)
-        return tuple(results), observed(model)
+        return tuple(results), observed(model, schedules)
 
 
 @contextmanager
@@ -133,14 +147,20 @@ def _beside(model: Reference, hidden: Sequence[ReferenceJob], *, parts: bool) ->
             hold.isolated = False
 
 
-def observed(model: Reference) -> dict[str, Any]:
+def observed(model: Reference, schedules: ReferenceSchedules) -> dict[str, Any]:
     """Return what can be told of the model, as `tables.observed` does of the store."""
     counted = {name: sum(counter[name] for counter in model.counts.values()) for name in COUNTS}
     blocked = [record for record in model.records.values() if record.state is JobState.BLOCKED]
     waiting = [record.new.id for record in sorted(blocked, key=lambda record: record.place)]
     jobs = {job_id: _job(record) for job_id, record in model.records.items()}
     keys = {(name[1], key.job_id) for name, key in model.unique_keys.items() if key.job_id in jobs}
-    return {"jobs": jobs, "counts": counted, "waiting": waiting, "unique": keys}
+    rows = {name: _schedule(known) for name, known in schedules.known.items()}
+    return {"jobs": jobs, "counts": counted, "waiting": waiting, "unique": keys, "schedules": rows}
+
+
+def _schedule(known: ReferenceSchedule) -> tuple[Any, ...]:
+    definition = encode_definition(known.definition)
+    return definition, known.owner, known.declared_us, known.paused, known.next_us, known.last_us
 
 
 def _job(record: ReferenceJob) -> dict[str, Any]:

@@ -13,11 +13,14 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.errors import JobNotFound, UniqueConflict
+from holdfast.errors import ConfigError, JobNotFound, ScheduleNotFound, UniqueConflict
 from holdfast.model.conditions import Conditions, OnConflict, Unique, UniqueScope
 from holdfast.model.job import FINAL_STATES, Lease, NewJob
 from holdfast.model.outcome import Completed, Failed, Failure, Outcome, Retried
+from holdfast.model.schedule import recurrence
+from holdfast.model.schedule_definition import ScheduleDefinition
 from holdfast.store.jobs import JobStore
+from holdfast.store.schedules import Fired, ScheduleStore
 from holdfast.store.values import ClaimRequest, Extension, Finish, Promotion, Rescued, Retention, Verdict
 
 JOB = "00000000-0000-7000-8000-000000000001"
@@ -30,6 +33,7 @@ LEASE = timedelta(seconds=30)
 RETRIED = Retried(timedelta(seconds=10), Failure("ValueError", "no"))
 SOON = timedelta(days=1)
 FOR_EVER = timedelta(days=400)
+SCHEDULE, APP = "tidy", "shop"
 
 Leases = dict[str, Lease]
 
@@ -51,6 +55,7 @@ class Verbs(Protocol):
     """The verbs of a store, bound to one side."""
 
     jobs: JobStore
+    schedules: ScheduleStore
 
     async def extend_many(self, held: Sequence[Lease], duration: timedelta) -> Extension: ...
 
@@ -75,20 +80,22 @@ class Operation:
     """An operation by name. `skips`: it passes over rows that another transaction holds.
 
     `may_miss_children`: by these it judges whether a parent may go, but does not wait for one that is being retried. It
-    comes to the same as a retry just after the parent is gone.
+    comes to the same as a retry just after the parent is gone. `may_miss_schedules`: it leaves a schedule to the next
+    call that was changed between its look and its lock.
     """
 
     name: str
     run: Callable[[World], Awaitable[Any]]
     skips: bool = False
     may_miss_children: bool = False
+    may_miss_schedules: bool = False
 
     async def __call__(self, world: World) -> Any:
         """Run it; what comes back is without seqs and fences."""
         try:
             return _plain(await self.run(world))
-        except JobNotFound:
-            return "JobNotFound"
+        except (ConfigError, JobNotFound, ScheduleNotFound) as error:
+            return type(error).__name__
         except UniqueConflict as conflict:
             return conflict.job_id
 
@@ -97,6 +104,8 @@ def _plain(result: Any) -> Any:
     match result:
         case Promotion(moved):
             return moved
+        case Fired(jobs, _):
+            return jobs
         case Extension(lost, asked, skipped):
             return tuple([lease.job_id for lease in leases] for leases in (lost, asked, skipped))
         case [Rescued(), *_]:
@@ -129,6 +138,11 @@ def unique(
     conditions = Conditions(unique=wanted)
     payload = f"[{int(job_id[-1])}]"
     return NewJob(id=job_id, queue=QUEUE, task=TASK, payload=payload, order_key=order_key, conditions=conditions)
+
+
+def a_schedule(every: int = 300, payload: str = "{}") -> ScheduleDefinition:
+    """Return a schedule, all of whose missed times fire."""
+    return ScheduleDefinition(recurrence(every=every, missed="all"), TASK, queue=QUEUE, payload=payload)
 
 
 def request(worker_id: str, limit: int = 10) -> ClaimRequest:
@@ -232,6 +246,18 @@ _ALL = [
     Operation("enqueue child with v", _enqueue(a_child(THIRD, JOB, key="v"))),
     Operation("batch inside", _batch("holder", "other")),
     Operation("mixed batch inside", _batch("other", "zombie", "holder", "other zombie", retries="holder")),
+    Operation("fire", lambda w: w.verbs.schedules.fire([TASK], [SCHEDULE], 10), may_miss_schedules=True),
+    Operation("fire one", lambda w: w.verbs.schedules.fire([TASK], [SCHEDULE], 1), may_miss_schedules=True),
+    Operation("pause schedule", lambda w: w.verbs.schedules.pause(SCHEDULE)),
+    Operation("resume schedule", lambda w: w.verbs.schedules.resume(SCHEDULE)),
+    Operation("remove schedule", lambda w: w.verbs.schedules.remove(SCHEDULE, SOON)),
+    Operation("put schedule", lambda w: w.verbs.schedules.put(SCHEDULE, a_schedule(payload="[1]"))),
+    Operation("put other times", lambda w: w.verbs.schedules.put(SCHEDULE, a_schedule(every=60))),
+    Operation("declare", lambda w: w.verbs.schedules.declare(APP, {SCHEDULE: a_schedule()}, overrules=None)),
+    Operation(
+        "declare other times", lambda w: w.verbs.schedules.declare(APP, {SCHEDULE: a_schedule(60)}, overrules=None)
+    ),
+    Operation("overrule", lambda w: w.verbs.schedules.declare(APP, {}, overrules={SCHEDULE: Instant().now_us})),
     Operation("failed y, x", _finish(Failed(Failure("ValueError", "no")), "other", "holder")),
 ]
 OPERATIONS = {operation.name: operation for operation in _ALL}

@@ -19,16 +19,19 @@ from psycopg.rows import tuple_row
 from tests.interleavings.orders import Footprint
 from tests.interleavings.stepping import BrokenOffError, RolledBackError, Side
 
-from holdfast.backends.sql.claim_floor import Floors
 from holdfast.backends.postgres.error_map import is_conflict
 from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.jobs import PostgresJobs
 from holdfast.backends.postgres.statements import TEMPLATES, Statements, transposed
 from holdfast.backends.postgres.verbs.extend import extend_many
 from holdfast.backends.sql.fenced_verbs import fenced_verbs
+from holdfast.backends.sql.schedule_rows import SqlScheduleRows
 from holdfast.backends.sql.steps import Ask, Asked, Each, Together, run
 from holdfast.model.job import Lease
+from holdfast.store.claim_floor import Floors
 from holdfast.store.jobs import JobStore
+from holdfast.store.schedules import ScheduleStore
+from holdfast.store.schedules_over_rows import SchedulesOverRows
 from holdfast.store.steps import BecameReady, Steps
 from holdfast.store.values import Extension, Finish, Verdict
 from holdfast.store.verbs.finish import complete
@@ -66,6 +69,10 @@ class SteppingRunner:
         self._is_joined = False
         self._deadlock_timeout = FIRST_TO_WAIT
 
+    @property
+    def is_alone(self) -> bool:
+        return not self._is_joined
+
     async def once(self, verb: Callable[[], Steps[T]]) -> T:
         async with self._transaction():
             return await self._drive(verb())
@@ -78,7 +85,7 @@ class SteppingRunner:
         return await self._drive(verb())
 
     async def read(self, verb: Callable[[], Steps[T]]) -> T:
-        raise NotImplementedError
+        return await self._drive(verb())
 
     @asynccontextmanager
     async def together(self) -> AsyncIterator[None]:
@@ -162,13 +169,15 @@ class PostgresVerbs:
 
     def __init__(self, runner: SteppingRunner, whole: PostgresJobs) -> None:
         self._runner = runner
-        self.jobs: JobStore = PostgresJobs(
+        jobs = PostgresJobs(
             runner,
             PostgresJobRows(),
             lanes=whole._lanes,
             floors=Floors(),
             blockers=whole._blockers,  # what it asks is no step: it is a transaction by itself
         )
+        self.jobs: JobStore = jobs
+        self.schedules: ScheduleStore = SchedulesOverRows(runner, SqlScheduleRows(), jobs.inserter, lambda: None)
 
     async def extend_many(self, held: Sequence[Lease], duration: timedelta) -> Extension:
         return await self._runner.once(lambda: extend_many(held, duration))

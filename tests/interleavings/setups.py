@@ -7,16 +7,19 @@ from datetime import timedelta
 from typing import Any
 
 from tests.interleavings.operations import (
+    APP,
     JOB,
     LEASE,
     QUEUE,
     RETRIED,
+    SCHEDULE,
     SECOND,
     THIRD,
     Instant,
     Leases,
     a_child,
     a_job,
+    a_schedule,
     request,
     unique,
 )
@@ -25,6 +28,7 @@ from holdfast.model.job import Lease
 from holdfast.model.limits import Limit, LimitKey
 from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Outcome
 from holdfast.store.jobs import JobStore
+from holdfast.store.schedules import ScheduleStore
 from holdfast.store.values import Finish
 
 
@@ -215,6 +219,22 @@ async def _limited_full(jobs: JobStore, clock: Instant) -> Leases:
     return leases
 
 
+async def _schedule_due(jobs: JobStore, clock: Instant) -> Leases:
+    """Two of its times have passed."""
+    clock.advance(timedelta(minutes=11))
+    return {}
+
+
+async def set_up_schedules(state: str, schedules: ScheduleStore) -> None:
+    """Define the schedule that a state has, before its time begins."""
+    if state in {"schedule due", "schedule paused"}:
+        await schedules.put(SCHEDULE, a_schedule())
+    if state == "schedule paused":
+        await schedules.pause(SCHEDULE)
+    if state == "schedule declared":
+        await schedules.declare(APP, {SCHEDULE: a_schedule()}, overrules=None)
+
+
 LIMITED = LimitKey("queue", QUEUE)
 LIMITS = {"limited": Limit(running=1), "limited full": Limit(running=1)}
 SETUPS: dict[str, Callable[[JobStore, Instant], Awaitable[Leases]]] = {
@@ -249,4 +269,8 @@ SETUPS: dict[str, Callable[[JobStore, Instant], Awaitable[Leases]]] = {
     "key running": _unique("waiting", "running"),
     "key running to its end": _unique("unfinished", "running"),
     "key failed": _unique("unfinished", "failed"),
+    "no schedule": _absent,
+    "schedule due": _schedule_due,
+    "schedule paused": _schedule_due,
+    "schedule declared": _schedule_due,
 }

@@ -11,8 +11,8 @@ from holdfast.model.turn import run_at_of
 
 STATES = ("ready", "scheduled", "blocked", "running", "completed", "failed", "cancelled")
 _TABLES = (
-    *("job", *STATES, "key_head", "unique_key", "unique_job", "attempt", "tally", "minute_count"),
-    *("parent_link", "parent_change"),
+    *("job", *STATES, "key_head", "unique_key", "attempt", "tally", "minute_count"),
+    *("parent_link", "parent_change", "schedule"),
 )
 COUNTS = ("enqueued", "completed", "retried", "failed", "cancelled", "lost")
 
@@ -138,11 +138,9 @@ def _check_children(rows: Rows) -> None:
 
 def _check_unique(rows: Rows) -> None:
     """Of the jobs with one key that are to be unique until they have ended, one has not."""
-    keys = {row["id"]: row["unique_key"] for row in rows["unique_job"] if row["unique_scope"] == "unfinished"}
-    ids = {job["seq"]: job["id"] for job in rows["job"]}
-    assert {row["id"] for row in rows["unique_job"]} <= set(ids.values()), "a unique key is left of a job that is gone"
-    unfinished = [ids[row["seq"]] for state in ("ready", "scheduled", "blocked", "running") for row in rows[state]]
-    held = [keys[job_id] for job_id in unfinished if job_id in keys]
+    keys = {job["seq"]: job["unique_key"] for job in rows["job"] if job["unique_scope"] == "unfinished"}
+    unfinished = [row["seq"] for state in ("ready", "scheduled", "blocked", "running") for row in rows[state]]
+    held = [keys[seq] for seq in unfinished if seq in keys]
     assert len(held) == len(set(held)), "two unfinished jobs have one unique key"
 
 
@@ -184,7 +182,9 @@ def observed(rows: Rows) -> dict[str, Any]:
     waiting = [ids[row["seq"]] for row in sorted(rows["blocked"], key=lambda row: int(row["place"]))]
     # A key whose job is gone is free: its row may stay.
     keys = {(row["unique_key"], row["id"]) for row in rows["unique_key"] if row["id"] in seen}
-    return {"jobs": seen, "counts": counted, "waiting": waiting, "unique": keys}
+    columns = ("definition", "owner", "declared_at", "paused", "next_at", "last_at")
+    schedules = {row["name"]: tuple(row[column] for column in columns) for row in rows["schedule"]}
+    return {"jobs": seen, "counts": counted, "waiting": waiting, "unique": keys, "schedules": schedules}
 
 
 def _particulars(state: str, row: dict[str, Any]) -> dict[str, Any]:

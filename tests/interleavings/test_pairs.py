@@ -42,6 +42,21 @@ TOGETHER = {
     "completed": ["delete", "prune", "enqueue", "cancel", "retry", "reset", "complete", "verify", "claim"],
     "failed": ["delete", "prune", "retry", "reset", "cancel", "enqueue", "claim", "failed", "complete"],
     "cancelled": ["delete", "prune", "retry", "cancel", "enqueue", "claim", "retried"],
+    "no schedule": ["fire", "put schedule", "put other times", "declare", "declare other times", "remove schedule"],
+    "schedule due": [
+        *(
+            "fire",
+            "fire one",
+            "pause schedule",
+            "remove schedule",
+            "put schedule",
+            "put other times",
+            "declare",
+            "claim",
+        ),
+    ],
+    "schedule paused": ["fire", "resume schedule", "put schedule", "remove schedule", "declare other times"],
+    "schedule declared": ["fire", "fire one", "declare", "declare other times", "overrule", "pause schedule"],
     "two": [
         *("complete mixed", "retried mixed", "release both", "rescue", "claim", "cancel", "cancel both"),
         *("batch inside", "mixed batch inside", "extend many"),
@@ -126,6 +141,7 @@ USUAL = {
     *("promote", "cancel", "stale complete", "stale extend many", "stale complete inside"),
     *("enqueue third", "complete x, y", "complete mixed", "batch inside", "mixed batch inside"),
     *("enqueue u", "enqueue u too", "enqueue u while waiting", "replace u", "replace u too", "retry"),
+    *("fire", "fire one", "pause schedule", "put other times"),
     *("enqueue child", "enqueue child of both", "complete second", "failed", "settle", "enqueue grandchild"),
 }
 

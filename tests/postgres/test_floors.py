@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.backends.sql.claim_floor import Floors
 from holdfast.store.backend import Backend
+from holdfast.store.claim_floor import Floors
 from holdfast.testing.conformance.base import a_job, claim, enqueue
 from holdfast.testing.stores import open_store
 

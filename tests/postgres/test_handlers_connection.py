@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg.pq import Trace, TransactionStatus
+from tests.servers.postgres import parts_of
 
 from holdfast.backends.postgres.connecting import connect, drop
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.transaction_connection import HandlersConnection
+from holdfast.errors import TransactionConflict
+from holdfast.model.job import JobState, LeasedJob
+from holdfast.model.outcome import Completed
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Commit, CommitVerdict
-from holdfast.store.values import Verdict
-from holdfast.testing.conformance.base import hold_one
+from holdfast.store.values import Finish, Standing, Verdict
+from holdfast.testing.conformance.base import MANY, hold_one, state_of
+from holdfast.testing.conformance.parents import after
 from holdfast.testing.conformance.streams.base import consuming
+from holdfast.testing.conformance.transactions import HandlerError
 
 LIMIT = timedelta(seconds=20)
 FAILING = b"select case when %(n)s::integer = 1 then 1 else ('no ' || %(n)s::text)::integer end"
@@ -67,20 +74,100 @@ async def test_a_commit_that_the_server_has_turned_into_a_rollback_is_told(conne
     assert connection.pgconn.transaction_status == TransactionStatus.IDLE
 
 
-async def test_it_takes_one_round_trip_to_begin_and_one_to_end(backend: Backend, tmp_path: Path):
-    grant = await consuming(backend, "a")
-    said = tmp_path / "said"
-    async with backend.streams.consumers.begin(grant, limit=LIMIT) as transaction:
-        session: psycopg.AsyncConnection[object] = transaction.connection  # the pool gives it out again
-    with said.open("wb") as traced:
-        session.pgconn.trace(traced.fileno())
+@contextmanager
+def round_trips(session: HandlersConnection, path: Path) -> Iterator[Callable[[], int]]:
+    """Count the replies that the session waits for inside the block; call what it yields after the block."""
+    with path.open("wb") as said:
+        session.pgconn.trace(said.fileno())
         session.pgconn.set_trace_flags(Trace.SUPPRESS_TIMESTAMPS)
+        yield lambda: path.read_text().count("ReadyForQuery")
+        session.pgconn.untrace()
+
+
+async def test_it_takes_one_round_trip_to_begin_and_one_to_commit_a_position(backend: Backend, tmp_path: Path):
+    grant = await consuming(backend, "a")
+    async with backend.streams.consumers.begin(grant, limit=LIMIT) as transaction:
+        session = transaction.connection  # the pool gives it out again
+    with round_trips(session, tmp_path / "said") as counted:
         async with backend.streams.consumers.begin(grant, limit=LIMIT) as transaction:
             assert transaction.connection is session
             await session.execute("select 1")
             assert await transaction.commit(grant, Commit(0, 1)) is CommitVerdict.DONE
-        session.pgconn.untrace()
-    assert said.read_text().count("ReadyForQuery") == 3  # with the handler's own
+    assert counted() == 3  # with the handler's own
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_it_takes_one_round_trip_to_begin_and_one_to_complete_jobs(backend: Backend, tmp_path: Path, count: int):
+    jobs = [await hold_one(backend) for _ in range(count)]
+    leases = [job.lease for job in jobs]
+    transactions = backend.transactions
+    async with transactions.begin_many(leases, limit=LIMIT) as transaction:
+        session = transaction.connection
+    with round_trips(session, tmp_path / "said") as counted:
+        opening = (
+            transactions.begin(leases[0], limit=LIMIT) if count == 1 else transactions.begin_many(leases, limit=LIMIT)
+        )
+        async with opening as transaction:
+            assert transaction.connection is session
+            await session.execute("select 1")
+            if count == 1:
+                assert await transaction.complete(leases[0], None) is Verdict.DONE
+            else:
+                finishes = [Finish(lease, Completed()) for lease in leases]
+                assert await transaction.finish(finishes) == [Verdict.DONE] * count
+    assert counted() == 3  # with the handler's own; the statements are prepared on the way
+    assert [await backend.jobs.verify(lease) for lease in leases] == [Standing.COMPLETED] * count
+
+
+@pytest.mark.parametrize("joins", ["verb", "using"])
+async def test_a_job_that_is_followed_since_its_transaction_began_is_completed_with_what_follows(
+    backend: Backend, joins: str
+):
+    """The rows were locked before: only a verb in the same transaction can have changed that."""
+    parent = await hold_one(backend)
+    child = after(parent.id)
+    async with backend.transactions.begin(parent.lease, limit=LIMIT) as transaction:
+        verbs = backend.jobs if joins == "verb" else backend.transactions.join(transaction.connection)
+        await verbs.enqueue([child])
+        assert await transaction.complete(parent.lease, None) is Verdict.DONE
+    assert transaction.concerns_children
+    await backend.jobs.promote(MANY)
+    assert await state_of(backend, child.id) is JobState.READY
+
+
+async def test_a_lease_that_is_gone_at_the_end_keeps_the_effect_from_being_committed(backend: Backend, url: str):
+    job = await hold_one(backend)
+    delete = f"delete from {parts_of(url)[1]}.running"  # noqa: S608
+
+    async def handler() -> None:
+        async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
+            await transaction.connection.execute(delete.encode())
+            assert await transaction.complete(job.lease, None) is Verdict.LOST
+            raise HandlerError
+
+    with pytest.raises(HandlerError):
+        await handler()
+    assert await backend.jobs.verify(job.lease) is Standing.HELD
+
+
+async def test_prepared_statements_that_a_handler_has_dropped_are_a_conflict_once(backend: Backend):
+    """The completion is sent together with the COMMIT: nothing is written, and the attempt is repeated."""
+    for number in range(3):
+        first, job = await hold_one(backend), await hold_one(backend)
+        async with backend.transactions.begin(first.lease, limit=LIMIT) as transaction:
+            assert await transaction.complete(first.lease, None) is Verdict.DONE
+
+        async def handler(job: LeasedJob = job) -> None:
+            async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
+                await transaction.connection.execute("deallocate all")
+                assert await transaction.complete(job.lease, None) is Verdict.DONE
+
+        if number == 0:
+            with pytest.raises(TransactionConflict):
+                await handler()
+            assert await backend.jobs.verify(job.lease) is Standing.HELD
+        await handler()
+        assert await backend.jobs.verify(job.lease) is Standing.COMPLETED
 
 
 @pytest.mark.parametrize("what", ["commit", "rollback"])
@@ -95,7 +182,7 @@ async def test_a_handler_that_would_end_its_transaction_is_told_how_it_ends(back
 async def test_a_savepoint_that_is_rolled_back_takes_nothing_but_its_own_part_with_it(backend: Backend):
     """After a rollback the driver drops every prepared statement of the session."""
     grant = await consuming(backend, *"ab")
-    for after in (0, 1):
+    for position in (0, 1):
         async with backend.streams.consumers.begin(grant, limit=LIMIT) as transaction:
             connection = transaction.connection
             for number in range(5):  # so often that the driver prepares it
@@ -103,7 +190,7 @@ async def test_a_savepoint_that_is_rolled_back_takes_nothing_but_its_own_part_wi
             with pytest.raises(psycopg.errors.DivisionByZero):
                 async with connection.transaction():
                     await connection.execute("select 1 / 0")
-            assert await transaction.commit(grant, Commit(after, after + 1)) is CommitVerdict.DONE
+            assert await transaction.commit(grant, Commit(position, position + 1)) is CommitVerdict.DONE
     assert await backend.streams.consumers.verify(grant) == 2
 
 

@@ -21,7 +21,7 @@ from holdfast.store.values import ClaimRequest
 
 pytestmark = pytest.mark.new_schema  # one that was used before has statistics, and empty pages
 
-BIG = ("job", "ready", "scheduled", "completed", "blocked", "key_head", "unique_key", "unique_job")
+BIG = ("job", "ready", "scheduled", "completed", "blocked", "key_head", "unique_key")
 CLAIM: dict[str, object] = {
     "worker_id": "w",
     "tasks": ["greet"],
@@ -76,7 +76,29 @@ HOT: dict[str, dict[str, object]] = {
     "lock_completed": {"seqs": SOME, "keep": 1},
     "prune_completed": {"seqs": SOME},
     "prune_jobs": {"seqs": SOME},
-    "take_unique_keys": {
+    "enqueue_unique": {
+        "ids": IDS,
+        "lane_ids": [1] * 500,
+        "payloads": ["{}"] * 500,
+        "priorities": [0] * 500,
+        "max_attempts": [5] * 500,
+        "unique_keys": NAMES["unique_key"],
+        "unique_scopes": ["waiting"] * 500,
+        "tasks": NAMES["task"],
+        **dict.fromkeys(["headers", "timeouts", "run_ats", "delays", "periods"], [None] * 500),
+    },
+    "enqueue_unique_one": {
+        "task": "greet",
+        "unique_key": "1",
+        "id": IDS[0],
+        "unique_scope": "waiting",
+        "lane_id": 1,
+        "payload": "{}",
+        "priority": 0,
+        "max_attempts": 5,
+        **dict.fromkeys(["headers", "timeout", "run_at", "delay", "period"]),
+    },
+    "add_unique_keys": {
         **NAMES,
         "id": IDS,
         "unique_scope": ["waiting"] * 500,
@@ -95,8 +117,6 @@ HOT: dict[str, dict[str, object]] = {
     "drop_unique_keys": {**NAMES, "id": IDS},
     "drop_keys_of_pruned": {**NAMES, "id": IDS},
     "prune_unique_keys": {"limit": 500},
-    "add_unique_jobs": {**NAMES, "id": IDS, "unique_scope": ["waiting"] * 500},
-    "drop_unique_jobs": {"id": IDS},
     "unique_among": {"seqs": SOME},
     "lock_waiting": {"id": IDS[0]},
     "set_arguments": {"seq": SOME, "turn": SOME, "payload": ["{}"] * 500},
@@ -104,8 +124,8 @@ HOT: dict[str, dict[str, object]] = {
 FILL = """
 insert into {s}.queue (queue) values ('default');
 insert into {s}.lane (queue, task) values ('default', 'greet'), ('default', 'other');
-insert into {s}.job (id, lane_id, payload, priority, max_attempts, enqueued_at, turn, payload_bytes)
-select gen_random_uuid(), 1, '{{}}', 0, 5, n, n, 2 from generate_series(1, {n}) as n;
+insert into {s}.job (id, lane_id, payload, priority, max_attempts, enqueued_at, turn, payload_bytes, unique_key)
+select gen_random_uuid(), 1, '{{}}', 0, 5, n, n, 2, n from generate_series(1, {n}) as n;
 insert into {s}.ready (lane_id, turn, seq, payload_bytes) select 1, turn, seq, 2 from {s}.job;
 insert into {s}.scheduled (run_at, seq, retrying) select turn, seq, false from {s}.job;
 insert into {s}.completed (seq, fence, worker_id, attempt, started_at, finished_at)
@@ -114,7 +134,6 @@ insert into {s}.key_head (queue, order_key, head_seq) select 'default', seq::tex
 insert into {s}.blocked (seq, key_id, place) select seq, seq % 5000 + 1, seq from {s}.job;
 insert into {s}.unique_key (task, unique_key, id, unique_scope, until_at)
 select 'greet', seq::text, id, 'period', seq from {s}.job;
-insert into {s}.unique_job (id, task, unique_key, unique_scope) select id, 'greet', seq::text, 'period' from {s}.job;
 insert into {s}.running (seq, lane_id, fence, worker_id, lease_until, lease_span, started_at, attempt, excused,
     interrupted, lost, isolated) select seq, 1, seq, 'w', 1, 1, 1, 1, 0, 0, 0, false from {s}.job limit 2000;
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,13 +16,13 @@ from click.testing import CliRunner
 from psycopg import Connection
 from tests.servers.postgres import parts_of
 
-from holdfast import App, PrivilegeMissing, WorkerBroken
+from holdfast import App, PrivilegeMissing, WorkerBroken, chain, group
 from holdfast.cli.main import cli
 from holdfast.runtime.exit_code import ExitCode
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "postgresql.md"
 BLOCKS = re.findall(r"```sql\n-- (.*)\n((?:grant .*\n)+)```", PAGE.read_text())
-WEB, APPENDS, WORKER, OPERATOR = (text.splitlines() for _, text in BLOCKS)
+WEB, CONDITIONS, APPENDS, WORKER, OPERATOR = (text.splitlines() for _, text in BLOCKS)
 
 REFUSED = (PrivilegeMissing, WorkerBroken)  # a worker that may not claim cannot continue, and says why
 
@@ -85,6 +86,23 @@ async def enqueue(url: str) -> None:
         await app.close()
 
 
+async def enqueue_on_conditions(url: str) -> None:
+    """Enqueue unique jobs, and jobs after others."""
+    app, greet = app_with_task(url)
+    try:
+        keyed = greet.options(unique_key="customer-3")
+        first = await keyed.enqueue(1)
+        assert (await keyed.enqueue(2)).id == first.id
+        replacing = greet.options(unique_key="customer-4", unique_for="waiting", on_conflict="replace")
+        for delay in (60, 0, 60, 0):
+            await replacing.options(delay=delay).enqueue(1)
+        await greet.options(unique=True, unique_for=timedelta(hours=1)).enqueue_many([{"n": 1}, {"n": 1}, {"n": 2}])
+        await greet.options(after=[first]).enqueue(2)
+        await chain(greet.call(3), group(*(greet.call(n) for n in range(1500))), greet.call(4)).enqueue()
+    finally:
+        await app.close()
+
+
 async def append(url: str) -> None:
     app = App(url)
     try:
@@ -131,7 +149,16 @@ async def test_each_role_can_do_its_own_and_no_more(roles: Roles):
     await append(worker)
     await look(operator)
     await append(roles.new([*WEB, *APPENDS]))
-    for refused in (append(web), work(web), look(web), enqueue(operator), work(operator), append(operator)):
+    await enqueue_on_conditions(roles.new([*WEB, *CONDITIONS]))
+    for refused in (
+        append(web),
+        enqueue_on_conditions(web),
+        work(web),
+        look(web),
+        enqueue(operator),
+        work(operator),
+        append(operator),
+    ):
         with pytest.raises(
             PrivilegeMissing, match=r"permission denied for .* `grant select, insert, update, delete on"
         ):
@@ -143,6 +170,13 @@ async def test_every_statement_for_a_web_application_is_needed(roles: Roles, lef
     url = roles.new([*WEB[:left_out], *WEB[left_out + 1 :]])
     with pytest.raises(PrivilegeMissing, match="permission denied for"):
         await enqueue(url)
+
+
+@pytest.mark.parametrize("left_out", range(len(CONDITIONS)))
+async def test_every_statement_for_conditions_is_needed(roles: Roles, left_out: int):
+    url = roles.new([*WEB, *CONDITIONS[:left_out], *CONDITIONS[left_out + 1 :]])
+    with pytest.raises(PrivilegeMissing, match="permission denied for"):
+        await enqueue_on_conditions(url)
 
 
 @pytest.mark.parametrize("left_out", range(len(APPENDS)))

@@ -16,7 +16,7 @@ from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from holdfast.model.job import JobState
 from holdfast.store.backend import Backend
-from holdfast.store.values import Standing, Verdict
+from holdfast.store.values import Finish, Standing, Verdict
 from holdfast.testing.conformance.base import MANY, OUTCOMES, a_job, claim, enqueue, finish, hold_one, state_of
 from holdfast.testing.stores import open_store
 from holdfast.torture.proxy import Proxy, When
@@ -33,13 +33,32 @@ def proxy(url: str) -> Iterator[Proxy]:
 
 
 @BOTH
-async def test_a_cut_at_the_commit_of_a_handlers_transaction_is_told_and_verify_resolves_it(
+@pytest.mark.parametrize("many", [False, True])
+async def test_a_cut_at_the_commit_that_goes_with_the_completion_is_told_and_verify_resolves_it(
+    backend: Backend, proxy: Proxy, when: When, standing: Standing, many: bool
+):
+    jobs = [await hold_one(backend) for _ in range(2)]
+    async with open_store(proxy.url) as far:
+        with pytest.raises(OutcomeUnknown):
+            async with far.transactions.begin_many([job.lease for job in jobs], limit=LIMIT) as transaction:
+                proxy.arm(when)
+                if many:
+                    await transaction.finish([Finish(job.lease, OUTCOMES["completed"]) for job in jobs])
+                else:
+                    await transaction.complete(jobs[0].lease, '"paid"')
+        assert await far.jobs.verify(jobs[0].lease) is standing
+        assert await far.jobs.verify(jobs[1].lease) is (standing if many else Standing.HELD)
+
+
+@BOTH
+async def test_a_cut_at_a_commit_after_the_completion_is_told_and_verify_resolves_it(
     backend: Backend, proxy: Proxy, when: When, standing: Standing
 ):
     job = await hold_one(backend)
     async with open_store(proxy.url) as far:
         with pytest.raises(OutcomeUnknown):
             async with far.transactions.begin(job.lease, limit=LIMIT) as transaction:
+                await far.jobs.progress(job.lease, 1.0, None)  # a verb that joins: the completion goes by itself
                 assert await transaction.complete(job.lease, '"paid"') is Verdict.DONE
                 proxy.arm(when)
         assert await far.jobs.verify(job.lease) is standing
@@ -185,9 +204,13 @@ async def test_a_statement_whose_reply_never_comes_fails_after_the_reply_timeout
         await far.jobs.progress(job.lease, 3.0, None)
 
 
-@pytest.mark.parametrize("blocking", [False, True], ids=["async", "blocking"])
+@pytest.mark.parametrize(
+    ("blocking", "limit"),
+    [(True, LIMIT), (False, LIMIT), (False, timedelta(seconds=0.3))],
+    ids=["blocking", "async", "limit below the timeout"],
+)
 async def test_a_commit_whose_reply_never_comes_is_unknown_and_verify_resolves_it(
-    backend: Backend, proxy: Proxy, blocking: bool
+    backend: Backend, proxy: Proxy, blocking: bool, limit: timedelta
 ):
     job = await hold_one(backend)
     async with open_store(f"{proxy.url}&reply_timeout=0.5") as far:
@@ -200,9 +223,9 @@ async def test_a_commit_whose_reply_never_comes_is_unknown_and_verify_resolves_i
         with pytest.raises(OutcomeUnknown):
             if blocking:
                 await asyncio.to_thread(handler)
-            async with far.transactions.begin(job.lease, limit=LIMIT) as transaction:
-                assert await transaction.complete(job.lease, None) is Verdict.DONE
+            async with far.transactions.begin(job.lease, limit=limit) as transaction:
                 proxy.half()
+                await transaction.complete(job.lease, None)
         assert await far.jobs.verify(job.lease) is Standing.COMPLETED
 
 

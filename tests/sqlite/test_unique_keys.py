@@ -22,15 +22,14 @@ from holdfast.testing.stores import open_store
 
 CLAIMS = '[{"task": "greet", "unique_key": "k", "id": "x", "unique_scope": "waiting", "period": null}]'
 KEY = {"task": "greet", "unique_key": "k", "id": "x"}
-PLANNED: dict[str, dict[str, Any]] = {
-    "take_unique_keys": {**KEY, "unique_scope": "waiting", "period": None, "again": False, "now": 1},
-    "record_unique_jobs": KEY,
+PLANNED: dict[str, Any] = {
+    "add_free_key": ("greet", "k", "x", "waiting", None),
+    "add_unique_key": ("greet", "k", "x", "waiting", None, False),
     "unique_holders": {"claims": CLAIMS, "now": 1},
     "hold_unique_keys": {**KEY, "unique_scope": "waiting", "until_at": None, "replaced_by": None},
     "drop_unique_keys": KEY,
     "drop_keys_of_pruned": KEY,
     "prune_unique_keys": {"now": 1, "limit": 10},
-    "drop_unique_jobs": {"id": "x"},
     "unique_among": {"seqs": "[1]"},
     "lock_waiting": {"id": "x", "now": 1, "priority_step": 1},
     "set_arguments": {"seq": 1, "payload": "", "turn": 1},
@@ -88,10 +87,10 @@ async def test_many_unique_jobs_take_as_many_statements_as_one(tmp_path: Path, h
         one = heard.since()
         await enqueue(backend, *(unique(str(number)) for number in range(1000)))
         assert heard.since() == one
-        assert len(one) == 7
+        assert len(one) == 6
         again = [unique(str(number)) for number in range(1000)]
         assert True not in await backend.jobs.enqueue(again)
-        assert heard.since() == ["take_unique_keys", "lock_unique_keys", "unique_holders"]
+        assert heard.since() == ["add_free_key", "add_unique_key", "lock_unique_keys", "unique_holders"]
 
 
 async def test_nothing_is_left_of_pruned_jobs_and_past_periods(tmp_path: Path) -> None:
@@ -107,7 +106,6 @@ async def test_nothing_is_left_of_pruned_jobs_and_past_periods(tmp_path: Path) -
         await backend.jobs.prune(Retention(timedelta(0), None, None, None), 100)
         with connected(path) as connection:
             assert connection.execute("select * from holdfast_unique_key").fetchall() == []
-            assert connection.execute("select * from holdfast_unique_job").fetchall() == []
 
 
 @pytest.mark.parametrize("name", PLANNED)

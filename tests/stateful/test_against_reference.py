@@ -1,4 +1,4 @@
-"""No sequence of verbs tells a store from the reference model, whatever stale handles take part."""
+"""No sequence of verbs tells a store from the reference model, whatever stale handles take part, and no schedules."""
 
 from __future__ import annotations
 
@@ -9,28 +9,31 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.servers.postgres_schemas import InstalledSchema, return_schema, take_schema
 from tests.stateful.machine import StoreMachine
+from tests.stateful.schedules_machine import SchedulesMachine
 
 STORES = ["sqlite", "sqlite-memory", "postgres"]
 EXAMPLES = {"sqlite": 20, "sqlite-memory": 5, "postgres": 8}  # `make test-slow` tries many more
 
 
-def machine_for(store: str, folder: Path) -> type[StoreMachine]:
+def machine_for(
+    store: str, folder: Path, base: type[StoreMachine | SchedulesMachine] = StoreMachine
+) -> type[StoreMachine | SchedulesMachine]:
     """Return a machine whose every example runs on an empty store."""
     if store == "postgres":
-        return _machine_for_postgres()
+        return _machine_for_postgres(base)
     examples = iter(range(10**9))
 
-    class Machine(StoreMachine):
+    class Machine(base):  # type: ignore[valid-type,misc]
         def url(self) -> str:
             return f"sqlite:///{folder}/{next(examples)}.db?synchronous=normal" if store == "sqlite" else "sqlite://"
 
     return Machine
 
 
-def _machine_for_postgres() -> type[StoreMachine]:
+def _machine_for_postgres(base: type[StoreMachine | SchedulesMachine]) -> type[StoreMachine | SchedulesMachine]:
     return_schema(take_schema())  # skips the test where there is no server
 
-    class Machine(StoreMachine):
+    class Machine(base):  # type: ignore[valid-type,misc]
         schema: InstalledSchema | None = None
 
         def url(self) -> str:
@@ -62,3 +65,22 @@ def test_no_long_sequence_of_verbs_tells_a_store_from_the_reference(store: str, 
 
 def test_the_machine_agrees_with_itself() -> None:
     run_state_machine_as_test(StoreMachine, settings=settings(max_examples=20, stateful_step_count=40))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("store", STORES)
+def test_no_sequence_of_schedules_tells_a_store_from_the_reference(store: str, tmp_path: Path) -> None:
+    machine = machine_for(store, tmp_path, SchedulesMachine)
+    run_state_machine_as_test(machine, settings=settings(max_examples=EXAMPLES[store] // 2, stateful_step_count=50))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("store", STORES)
+def test_no_long_sequence_of_schedules_tells_a_store_from_the_reference(store: str, tmp_path: Path) -> None:
+    machine = machine_for(store, tmp_path, SchedulesMachine)
+    run_state_machine_as_test(machine, settings=settings(max_examples=100, stateful_step_count=60))
+
+
+def test_the_machine_of_schedules_agrees_with_itself() -> None:
+    run_state_machine_as_test(SchedulesMachine, settings=settings(max_examples=20, stateful_step_count=50))

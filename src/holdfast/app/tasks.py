@@ -19,7 +19,7 @@ from holdfast.errors import OutcomeUnknown
 from holdfast.jobs.batch_context import BatchContext
 from holdfast.jobs.call import Call
 from holdfast.jobs.context import Context
-from holdfast.jobs.enqueue import JobOptions, JobTemplate, TaskCall, job_template, new_job, new_jobs, unknown_enqueue
+from holdfast.jobs.enqueue import JobOptions, TaskCall, job_template, new_job, new_jobs, unknown_enqueue
 from holdfast.jobs.task import Task
 from holdfast.model.job import NewJob
 from holdfast.runtime.effect import is_inside
@@ -35,7 +35,9 @@ Q = ParamSpec("Q")
 S = TypeVar("S")
 A = TypeVar("A")
 F_co = TypeVar("F_co", covariant=True)
-_ELSEWHERE = {"apply_async", "defer", "defer_async", "delay", "kiq", "s", "send", "send_with_options"}  # other queues
+# The calls of other queues.
+_ENQUEUES = {"apply_async", "defer", "defer_async", "delay", "kiq", "send", "send_with_options"}
+_SIGNATURES = {"s", "si", "signature", "subtask"}
 
 
 class OfFunction(Protocol[F_co]):
@@ -56,11 +58,12 @@ Without = OfFunction[Callable[P, R]]
 class TaskHandle(Generic[P, R]):
     """A task of an app. Calling it calls the function directly; `enqueue` makes a job of the call."""
 
-    def __init__(self, app: App, task: Task, function: Callable[P, R], template: JobTemplate | None = None) -> None:
+    def __init__(self, app: App, task: Task, function: Callable[P, R], options: JobOptions | None = None) -> None:
         self.app = app
         self.task = task
         self._function = function
-        self._template = template or job_template(task)
+        self._options: JobOptions = options or {}
+        self._template = job_template(task, **self._options)
         self.__name__ = task.name
         self.__doc__ = function.__doc__
 
@@ -82,7 +85,11 @@ class TaskHandle(Generic[P, R]):
                 message += (
                     ": to run a job again, raise Retry(60) in its handler; to repeat a failed one, holdfast job retry"
                 )
-            if name in _ELSEWHERE:
+            elif name == "apply":
+                message += f": to run the function here and now, call it: {task}(…)"
+            elif name in _SIGNATURES:
+                message += f": a call for chain(…), group(…) or {task}.enqueue_many(…) is {task}.call(…)"
+            elif name in _ENQUEUES:
                 message += (
                     f": to enqueue a job, call await {task}.enqueue(…), in blocking code {task}.sync.enqueue(…); with "
                     f"options, await {task}.options(delay=5).enqueue(…)"
@@ -105,8 +112,11 @@ class TaskHandle(Generic[P, R]):
         return SyncTask(self, self.app.portal)
 
     def options(self, **options: Unpack[JobOptions]) -> TaskHandle[P, R]:
-        """Return this task with other options for the jobs enqueued through it; they are those of `JobOptions`."""
-        return TaskHandle(self.app, self.task, self._function, job_template(self.task, **options))
+        """Return this task with options for the jobs enqueued through it; they are those of `JobOptions`.
+
+        Options given before are kept; None takes one back.
+        """
+        return TaskHandle(self.app, self.task, self._function, {**self._options, **options})
 
     @overload
     def call(self: OfBatches[A], argument: A) -> TaskCall[P, R]: ...

@@ -17,6 +17,7 @@ _OPTIONS = {
     "--hostname": "--worker-id",
 }
 _COMMANDS = {
+    "beat": "workers run schedules themselves; `holdfast schedule list` shows them",
     "call": "use `holdfast job enqueue`",
     "control": "use `holdfast queue pause`, `holdfast job cancel` and the like",
     "events": "use `holdfast top`",

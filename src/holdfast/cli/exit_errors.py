@@ -123,6 +123,14 @@ class Noun(click.Group):
         """Return the names of the commands."""
         return list(self.commands)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the options; for `holdfast worker -A orders`, raise `UsageError` with the place of an option."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            example = f"{ctx.command_path} {next(iter(self.commands))} …"
+            raise click.UsageError(f"{error.message} Options follow the command, as in `{example}`.", ctx) from None
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

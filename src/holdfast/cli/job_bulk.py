@@ -209,7 +209,8 @@ def confirmed(selected: Sequence[SelectedJobs], verb: str, *, yes: bool) -> bool
     """Ask for confirmation with the counts; return False, after a note, if there is no job."""
     count = sum(len(ids) for _, ids in selected)
     if not count:
-        click.echo(f"No jobs are {' or '.join(described(selection) for selection, _ in selected)}.", err=True)
+        states = " or ".join(selection.state for selection, _ in selected)
+        click.echo(f"No jobs{_filters(selected[0].selection)} are {states}.", err=True)
         return False
     some = [(described(selection), len(ids)) for selection, ids in selected if len(ids)]
     parts = some[0][0] if len(some) == 1 else ", ".join(f"{number:,} {text}" for text, number in some)
@@ -219,12 +220,12 @@ def confirmed(selected: Sequence[SelectedJobs], verb: str, *, yes: bool) -> bool
 
 def described(selection: JobSelection) -> str:
     """Return a selection as text."""
-    parts = [str(selection.state)]
-    if selection.queue:
-        parts.append(f"of queue {selection.queue}")
-    if selection.task:
-        parts.append(f"of task {selection.task}")
-    return " ".join(parts)
+    return f"{selection.state}{_filters(selection)}"
+
+
+def _filters(selection: JobSelection) -> str:
+    queue = f" of queue {selection.queue}" if selection.queue else ""
+    return f"{queue} of task {selection.task}" if selection.task else queue
 
 
 async def in_batches(

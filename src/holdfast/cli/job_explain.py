@@ -11,7 +11,9 @@ import msgspec
 from holdfast.cli.explanation_text import words
 from holdfast.cli.ids import whole_id
 from holdfast.cli.json_output import json_option, seconds, show_json
+from holdfast.cli.table import console
 from holdfast.cli.target import StoreTarget, store_options
+from holdfast.cli.text import wrapped
 from holdfast.model.explanation import Cause, Explanation
 
 if TYPE_CHECKING:
@@ -37,7 +39,9 @@ def explain(target: StoreTarget, *, job_id: str, as_json: bool) -> None:
     if as_json:
         show_json({**_fields(explanation), "finding": matter, "remedy": remedy})
     else:
-        click.echo(f"{matter}: {remedy}.")
+        out = console()
+        sentence = f"{matter}: {remedy}."
+        click.echo(wrapped(sentence, out.width) if out.is_terminal else sentence)
 
 
 def _fields(explanation: Explanation) -> dict[str, Any]:

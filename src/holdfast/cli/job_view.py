@@ -11,8 +11,7 @@ import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
-from holdfast.cli.table import Cell, Column, Id, console, rendered, show_block, show_fields, show_table
-from holdfast.cli.times import iso, relative
+from holdfast.cli.table import Cell, Column, Id, console, dated, rendered, show_block, show_fields, show_table
 from holdfast.model.ids import short_id
 from holdfast.model.job import JobState
 from holdfast.store.values import AttemptView, JobDetails, JobView, LeaseView
@@ -72,10 +71,10 @@ def show_details(details: JobDetails, *, show_args: bool) -> None:
         ("priority", job.priority),
         ("attempt", _attempts(job)),
         ("max_attempts", job.max_attempts),
-        ("enqueued_at", _instant(job.enqueued_at)),
-        ("run_at", _instant(job.run_at)),
-        ("started_at", _instant(job.started_at)),
-        ("finished_at", _instant(job.finished_at)),
+        ("enqueued_at", dated(job.enqueued_at)),
+        ("run_at", dated(job.run_at)),
+        ("started_at", dated(job.started_at)),
+        ("finished_at", dated(job.finished_at)),
         ("reason", job.reason),
     ]
     if details.lease is not None:
@@ -111,14 +110,6 @@ def call_of(task: str, payload: str) -> str | None:
     except msgspec.MsgspecError:
         return None
     return f"{task}({', '.join([*map(repr, positional), *(f'{name}={value!r}' for name, value in named.items())])})"
-
-
-def _instant(instant: datetime | None) -> str | None:
-    if instant is None:
-        return None
-    if not console().is_terminal:
-        return iso(instant)
-    return f"{instant:%Y-%m-%d %H:%M:%S} UTC ({relative(instant)})"
 
 
 def _lease(lease: LeaseView) -> list[tuple[Column | str, Cell]]:

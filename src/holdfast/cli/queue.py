@@ -13,7 +13,7 @@ from holdfast.cli.exit_errors import Noun, warn
 from holdfast.cli.json_output import json_option, queue_fields, show_json
 from holdfast.cli.limits import given_limit, limit_options, shown_limit
 from holdfast.cli.live import check_watch, show_live, watch_option
-from holdfast.cli.rates import EVER, WINDOW, QueueRate, completed_of, rates_of, shown_rate, sums_of
+from holdfast.cli.rates import EVER, WINDOW, QueueRate, completed_of, rates_of, sums_of
 from holdfast.cli.states import queue_state
 from holdfast.cli.table import Cell, Column, rendered, show_table
 from holdfast.cli.target import StoreTarget, store_options
@@ -34,7 +34,7 @@ _COLUMNS = (
     Column("running", right=True),
     Column("failed", right=True),
     Column("completed", right=True),
-    Column("last 5 min", right=True, optional=True),
+    Column("/5 min", right=True, optional=True),
     Column("oldest", optional=True),
     Column("limit", optional=True),
 )
@@ -61,7 +61,7 @@ def queue() -> None:
 def list_queues(target: StoreTarget, *, watch: float | None, as_json: bool) -> None:
     """List all queues: their jobs by state, and the age of the oldest ready job.
 
-    `completed` counts the last 30 days, and after it the last 5 minutes.
+    `completed` counts the last 30 days, and `/5 min` the last 5 minutes.
     """
     check_watch(watch, as_json=as_json)
     if watch is not None:
@@ -108,7 +108,7 @@ def _row(progress: _Progress) -> tuple[Cell, ...]:
         view.running,
         view.failed,
         progress.completed,
-        shown_rate(progress.recent.completed),
+        round(progress.recent.completed) or None,
         view.oldest_ready,
         shown_limit(view.limit),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,9 +9,9 @@ import click
 from holdfast.cli.exit_errors import ExitError, Noun
 from holdfast.cli.job_enqueue import decode_arguments, pair
 from holdfast.cli.json_output import json_option, seconds, show_json
-from holdfast.cli.table import Cell, Column, show_table
+from holdfast.cli.table import Cell, Column, dated, show_fields, show_table
 from holdfast.cli.target import StoreTarget, store_options
-from holdfast.cli.times import duration, relative
+from holdfast.cli.times import duration
 from holdfast.model.instants import to_micros
 from holdfast.model.schedule import Missed, tick_id
 from holdfast.store.schedules import ScheduleView
@@ -119,13 +118,23 @@ def show(target: StoreTarget, *, name: str, as_json: bool) -> None:
     if as_json:
         show_json(_fields(view))
         return
-    fields = {field: value for field, value in _fields(view).items() if value is not None}
-    rows = [(field, _text(value)) for field, value in fields.items()]
-    show_table((Column("field"), Column("value")), rows)
-
-
-def _text(value: object) -> str:
-    return f"{value.isoformat()} ({relative(value)})" if isinstance(value, datetime) else str(value)
+    fields = _fields(view)
+    times = view.definition.times
+    shown: list[tuple[Column | str, Cell]] = [
+        ("name", view.name),
+        (Column("state", coloured=True), fields["state"]),
+        ("cron", times.cron),
+        ("every", times.every),
+        *((name, fields[name]) for name in ("timezone", "missed")),
+        ("window", times.window),
+        ("jitter", times.jitter or None),
+        *((name, fields[name]) for name in ("task", "queue", "owner")),
+        ("last_at", dated(view.last_at)),
+        ("last_job_id", fields["last_job_id"]),
+        ("next_at", dated(view.next_at)),
+        ("overdue", view.overdue or None),
+    ]
+    show_fields([(name, value) for name, value in shown if value is not None])
 
 
 @schedule.command()

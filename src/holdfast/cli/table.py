@@ -240,6 +240,15 @@ def _folded(
     return Group(*lines)
 
 
+def dated(instant: datetime | None) -> str | None:
+    """Return an instant for a value that is shown by itself: the date, and on a terminal how long ago it was."""
+    if instant is None:
+        return None
+    if not console().is_terminal:
+        return iso(instant)
+    return f"{instant:%Y-%m-%d %H:%M:%S} UTC ({relative(instant)})"
+
+
 def show_fields(fields: Sequence[tuple[Column | str, Cell]], *, out: Console | None = None) -> None:
     """Print names and values, one pair per line."""
     out = out or console()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 import unicodedata
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # control, format (bidi, zero width), surrogates, line separators
@@ -25,6 +26,12 @@ def line(text: str) -> str:
 def block(text: str) -> str:
     """Return `text` with its line breaks kept and the rest treated as in `line`; tabs become spaces."""
     return "\n".join(line(part) for part in text.expandtabs(4).split("\n"))
+
+
+def wrapped(text: str, width: int) -> str:
+    """Return `text` in lines of at most `width` characters, but for commands in backticks, which can be pasted."""
+    whole = re.sub("`[^`]*`", lambda command: command[0].replace(" ", "\0"), text)
+    return textwrap.fill(whole, width, break_long_words=False, break_on_hyphens=False).replace("\0", " ")
 
 
 def mask(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, Protocol, TypeVar
@@ -72,3 +73,36 @@ class ConnectionThread(Generic[C]):
 
         self._thread.submit(close).result()
         self._thread.shutdown()
+
+
+class ConnectionThreads(Generic[C]):
+    """Connections with their threads for users of one at a time; those that were put back are used again."""
+
+    def __init__(self, new: Callable[[], ConnectionThread[C]]) -> None:
+        self._new = new
+        self._idle: list[ConnectionThread[C]] = []
+        self._is_closed = False
+        self._closing = threading.Lock()
+
+    def take(self) -> ConnectionThread[C]:
+        """Return a connection that no other user has."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._new()
+
+    def put_back(self, session: ConnectionThread[C]) -> None:
+        """Keep a connection for its next user, or close it if all are closed."""
+        with self._closing:
+            if not self._is_closed:
+                self._idle.append(session)
+                return
+        session.submit(lambda connection: connection.close())  # do not wait: this may be the connection's thread
+
+    def close(self) -> None:
+        """Close the idle connections now, the others when they are put back."""
+        with self._closing:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for session in idle:
+            session.close()

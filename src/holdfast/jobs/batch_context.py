@@ -64,6 +64,7 @@ class BatchEffect(Effect):
     ) -> None:
         super().__init__(backend, transaction_limit(span))
         self.calls = calls
+        self._leases = [call.job.lease for call in calls]
         self.found_lost = False
         """Whether a transaction was refused because some leases are stale."""
         self.written: list[Finish] = []
@@ -84,8 +85,7 @@ class BatchEffect(Effect):
     @asynccontextmanager
     async def begin(self, isolation: Isolation) -> AsyncGenerator[Any]:
         """Open a transaction under all leases; raise `LeaseLost` if one of them is stale."""
-        leases = [call.job.lease for call in self.calls]
-        opening = self.backend.transactions.begin_many(leases, limit=self.limit, isolation=isolation)
+        opening = self.backend.transactions.begin_many(self._leases, limit=self.limit, isolation=isolation)
         async with AsyncExitStack() as stack:
             with self._noting_lost():
                 transaction = await stack.enter_async_context(opening)
@@ -95,8 +95,7 @@ class BatchEffect(Effect):
     @contextmanager
     def begin_blocking(self, isolation: Isolation) -> Generator[Any]:
         """Open the same transaction with blocking calls."""
-        leases = [call.job.lease for call in self.calls]
-        opening = self.backend.transactions.begin_many_blocking(leases, limit=self.limit, isolation=isolation)
+        opening = self.backend.transactions.begin_many_blocking(self._leases, limit=self.limit, isolation=isolation)
         with ExitStack() as stack:
             with self._noting_lost():
                 transaction = stack.enter_context(opening)
@@ -112,14 +111,15 @@ class BatchEffect(Effect):
             raise
 
     def _require_all(self, held: frozenset[Key]) -> None:
+        if len(held) == len(self.calls):
+            return
         lost = [call for call in self.calls if (call.job.seq, call.job.fence) not in held]
-        if lost:
-            self._lose(lost)
-            message = (
-                f"{len(lost)} of {len(self.calls)} jobs of this batch, the first {lost[0].id}, are no longer leased; "
-                "nothing was written. Let this error end the handler: it is called again with the others"
-            )
-            raise LeaseLost(message)
+        self._lose(lost)
+        message = (
+            f"{len(lost)} of {len(self.calls)} jobs of this batch, the first {lost[0].id}, are no longer leased; "
+            "nothing was written. Let this error end the handler: it is called again with the others"
+        )
+        raise LeaseLost(message)
 
     def _lose(self, calls: Sequence[Call[Any]]) -> None:
         self.found_lost = True
@@ -128,7 +128,7 @@ class BatchEffect(Effect):
 
     def write_end(self, transaction: Any) -> Any:
         """Write the outcomes of all calls: those that the handler has recorded, and completions for the others."""
-        self.written = [call.finish() for call in self.calls]
+        self.written = [Finish(lease, call.outcome()) for lease, call in zip(self._leases, self.calls, strict=True)]
         return transaction.finish(self.written)
 
     def is_accepted(self, verdict: Any) -> bool:
@@ -222,8 +222,9 @@ class BatchContext(Generic[Connection]):
 
     def close(self) -> None:
         """Refuse further outcomes: the handler has ended."""
-        for call in self.calls_given:
-            call.close()
+        if not self.effect.is_committed:  # else that has closed them
+            for call in self.calls_given:
+                call.close()
 
 
 class SyncBatchContext(Generic[Connection]):

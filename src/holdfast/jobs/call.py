@@ -13,11 +13,10 @@ from typing import Generic, NamedTuple, TypeVar
 from holdfast.errors import ConfigError
 from holdfast.model.duration import to_span
 from holdfast.model.job import LeasedJob
-from holdfast.model.outcome import Cancelled, Failed, Failure, Outcome, Retried, Retry, Snoozed
+from holdfast.model.outcome import COMPLETED, Cancelled, Failed, Failure, Outcome, Retried, Retry, Snoozed
 from holdfast.runtime.failure import describe, describe_reason
 from holdfast.runtime.signals import Signal
 from holdfast.runtime.text import clean
-from holdfast.store.values import Finish
 
 T = TypeVar("T")
 _REASON_LIMIT = 2048
@@ -112,7 +111,9 @@ class Call(Generic[T]):
 
     def outcome(self) -> Outcome:
         """Return the outcome if the handler returns: the recorded one, or the completion."""
-        return self._outcome or self._rules.returned(self.job, self.result)
+        if self._outcome is not None:
+            return self._outcome
+        return COMPLETED if self.result is None else self._rules.returned(self.job, self.result)
 
     def outcome_of(self, error: BaseException, *, shared: bool) -> Outcome:
         """Return the outcome if the handler raises: the recorded one, or that of a failed attempt.
@@ -122,10 +123,6 @@ class Call(Generic[T]):
         """
         outcome = self._outcome or self._rules.raised(self.job, error)
         return outcome if self._outcome else spared(outcome) if shared else outcome
-
-    def finish(self) -> Finish:
-        """Return what the transaction of the batch writes."""
-        return Finish(self.job.lease, self.outcome())
 
     def close(self) -> None:
         """Refuse further outcomes."""
@@ -142,7 +139,8 @@ def may_share(job: LeasedJob) -> bool:
 
     So a job that makes its batch fail, or takes its worker down, does that to others only once.
     """
-    return job.used_attempts <= 1 and not job.lost and not job.is_last_attempt
+    used = job.attempt - job.excused  # without its properties: this is asked of every job of a batch
+    return used <= 1 and used < job.max_attempts and not job.lost
 
 
 def _failure(error: BaseException | str) -> Failure:

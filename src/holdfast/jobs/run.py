@@ -21,6 +21,7 @@ from holdfast.model.duration import to_span
 from holdfast.model.isolation import MAX_CONFLICTS, pause_after_conflict
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import (
+    COMPLETED,
     Cancel,
     Cancelled,
     Completed,
@@ -44,9 +45,6 @@ _logger = logging.getLogger("holdfast.jobs")
 _REASON_LIMIT = 2048
 _reported: set[str] = set()  # tasks whose results cannot be encoded; each is logged once
 _unstored: set[str] = set()  # tasks that return a value after their transaction; each is logged once
-
-COMPLETED = Completed()
-"""The outcome of nearly every attempt; one shared instance, since it has no data."""
 
 
 class UnknownTask(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from binascii import b2a_base64
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from inspect import Parameter, signature
@@ -19,6 +20,7 @@ from holdfast.runtime.signature import Signature
 
 UniqueFor = Literal["waiting", "unfinished"] | float | timedelta
 OnConflictName = Literal["keep", "replace", "raise"]
+_SHORT = 48  # bytes of JSON that are a key as they are
 _SCOPES = "'waiting', 'unfinished' or a period, in seconds or as a timedelta"
 
 
@@ -120,9 +122,15 @@ def _arguments_key(payload: str, signed: Signature, defaults: Mapping[str, bytes
 
     The arguments are decoded to their annotated types, so that 1 is 1.0 for a float; names are sorted, and an argument
     that is given its default counts as not given.
+
+    Few arguments are the key as they are. Ids that grow then make keys that grow, which lie together in the store's
+    index: a thousand hashes would be written to almost as many of its pages.
     """
     args, kwargs = signed.decode(payload)
     for name in defaults.keys() & kwargs.keys():
         if encode_sorted(kwargs[name]) == defaults[name]:
             del kwargs[name]
-    return f"arguments-{hashlib.blake2b(encode_sorted((args, kwargs)), digest_size=12).hexdigest()}"
+    data = encode_sorted((args, kwargs) if args else kwargs)
+    if len(data) <= _SHORT:
+        return data.decode()
+    return f"args-{b2a_base64(hashlib.blake2b(data, digest_size=12).digest(), newline=False).decode()}"

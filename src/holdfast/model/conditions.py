@@ -24,7 +24,7 @@ class OnConflict(StrEnum):
     RAISE = "raise"  # raise `UniqueConflict`
 
 
-class Unique(msgspec.Struct, frozen=True):
+class Unique(msgspec.Struct, frozen=True, gc=False):
     """A unique key within a task; `period` is given for that scope only."""
 
     key: str
@@ -33,7 +33,7 @@ class Unique(msgspec.Struct, frozen=True):
     period: timedelta | None = None
 
 
-class Conditions(msgspec.Struct, frozen=True):
+class Conditions(msgspec.Struct, frozen=True, gc=False):
     """The conditions of a job; a job without any has None instead, and takes the short path of its store.
 
     `after`: the ids of its parents; the job is blocked until all of them have ended. If one failed or was cancelled,

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.model.conditions import Conditions
+from holdfast.model.conditions import Conditions, Unique
 from holdfast.model.instants import to_datetime
 
 
@@ -74,9 +74,14 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
         return f"<NewJob {self.id} ({self.task})>"
 
 
+def unique_of(job: NewJob) -> Unique | None:
+    """Return the unique key that a job is enqueued with."""
+    return None if job.conditions is None else job.conditions.unique
+
+
 def parents_of(job: NewJob) -> tuple[str, ...]:
     """Return the ids of the jobs for whose end this one waits, each once."""
-    return () if job.conditions is None else tuple(dict.fromkeys(job.conditions.after))
+    return () if job.conditions is None or not job.conditions.after else tuple(dict.fromkeys(job.conditions.after))
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):

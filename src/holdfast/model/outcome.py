@@ -71,6 +71,10 @@ class Completed(msgspec.Struct, frozen=True, gc=False, tag=True):
     result: str | None = None
 
 
+COMPLETED: Final = Completed()
+"""The outcome of nearly every attempt; one shared instance, since it has no data."""
+
+
 class Retried(msgspec.Struct, frozen=True, gc=False, tag=True):
     """The attempt failed, or its handler asked for another by `Retry`; the job is due again after `delay`."""
 

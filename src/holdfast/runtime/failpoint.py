@@ -32,7 +32,7 @@ NAMES: Final = (
     "after_claim",  # the store has leased jobs to this worker, which has not processed the reply yet
     "before_effect",  # a handler's transaction is open and nothing is written
     "after_effect",  # the handler has written its effect
-    "before_commit",  # the completion is written too; for consumers perhaps committed: a store may do both at once
+    "before_commit",  # the end of the attempt is written too, and perhaps committed: a store may do both at once
     "after_commit",  # both are committed, and this process has not processed the reply yet
     "before_flush",  # attempts have ended, and their outcomes are only in memory
     "after_flush",  # the outcomes are written, and the worker has not processed the reply yet

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.model.outcome import Failure
+from holdfast.model.outcome import Cancel, Failure, Retry, Snooze
 from holdfast.runtime.text import clean
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ def describe_reason(error_class: str, message: str) -> Failure:
 
 def _class_name(error: BaseException) -> str:
     cls = type(error)
-    name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+    module = "holdfast" if cls in {Cancel, Retry, Snooze} else cls.__module__  # the name by which users know them
+    name = cls.__qualname__ if module == "builtins" else f"{module}.{cls.__qualname__}"
     return clean(name, MAX_CLASS)
 
 

@@ -29,6 +29,10 @@ APP_CALLS: Final = {
         "app.sync.enqueue('charge', …)",
     ),
     "AsyncResult": "the handle of a job by its id is app.job(job_id)",
+    **dict.fromkeys(
+        ("add_periodic_task", "on_after_configure", "on_after_finalize", "periodic"),
+        "to run a task again and again, declare @app.schedule('*/5 * * * *') above it",
+    ),
     "actor": "make a function a task with @app.task",
     "autodiscover_tasks": "import the modules that define tasks, and name the app: holdfast worker run shop.tasks:app",
     "conf": "settings are arguments of App(…), @app.task(…) and app.run_worker(…)",

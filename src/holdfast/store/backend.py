@@ -188,11 +188,17 @@ class Transaction(Protocol):
         ...
 
     def complete(self, lease: Lease, result: str | None) -> Any:
-        """Write the fenced completion as the last statement; returns a `Verdict` (awaitable if async)."""
+        """Write the fenced completion as the last statement; returns a `Verdict` (awaitable if async).
+
+        A store may commit effect and completion with it, and then raises here what the exit would have raised.
+        """
         ...
 
     def finish(self, finishes: Sequence[Finish]) -> Any:
-        """Write the fenced outcomes of many jobs as the last statements; returns the verdicts (awaitable if async)."""
+        """Write the fenced outcomes of many jobs as the last statements; returns the verdicts (awaitable if async).
+
+        A store may commit with it, as `complete` does.
+        """
         ...
 
 

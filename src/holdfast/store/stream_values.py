@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
 from holdfast.model.allocation import AllocationState, Grant, Leadership, NodeKey, Share, Timing
 from holdfast.model.event import StoredEvent
 from holdfast.model.outcome import Failure
+
+
+class Category(NamedTuple):
+    """A category, as stored."""
+
+    category: str
+    category_id: int
+    partitions: int
 
 
 class CategoryView(msgspec.Struct, frozen=True):

@@ -1,7 +1,8 @@
 """What a store implements for unique keys. The rule is in `verbs/unique.py`, the decision in `model/unique.py`.
 
-Two kinds of rows. A *unique key* is (task, key) and names the job that took it last: it is what concurrent enqueues
-wait for. A *unique job* records which key a job was enqueued with: for a manual retry, and for people.
+A *unique key* is a row (task, key) that names the job that took it last: it is what concurrent enqueues wait for. The
+row of a job records the key that it was enqueued with, and its scope (`UniqueJob`): for a manual retry, and for people.
+The store writes that when it inserts the job.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ class UniqueRows(Protocol):
         """Lock the keys of these claims until the end of the transaction, and return them with their holders.
 
         1. Waits for transactions that have locked one of the keys. Keys are locked in the order of their names.
-        2. A key that does not exist is given to the first claim for it, and recorded as that job's, unless a job with
-           the claim's id exists; with `again`, also then.
+        2. A key that does not exist is given to the first claim for it, unless a job with the claim's id exists; with
+           `again`, also then.
         3. The holders' stages are read after the keys are locked: a job of a transaction that was waited for is seen.
         """
         ...
@@ -95,11 +96,7 @@ class UniqueRows(Protocol):
         ...
 
     def drop_keys(self, keys: Sequence[UniqueKey]) -> Steps[None]:
-        """Delete locked keys, and the records of their holders."""
-        ...
-
-    def add_unique_jobs(self, jobs: Sequence[UniqueJob]) -> Steps[None]:
-        """Record the keys of new jobs that took them from others."""
+        """Delete locked keys."""
         ...
 
     def replace(self, now: int, replacements: Sequence[Replacement]) -> Steps[list[Replacement]]:

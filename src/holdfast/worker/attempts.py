@@ -26,7 +26,6 @@ from holdfast.errors import StoreError, TransactionConflict
 from holdfast.hooks.middleware import HandlerCall, Middlewares
 from holdfast.jobs.context import Context
 from holdfast.jobs.run import (
-    COMPLETED,
     is_completed,
     outcome_of_error,
     outcome_of_timeout,
@@ -35,7 +34,7 @@ from holdfast.jobs.run import (
     unless_settled,
 )
 from holdfast.model.job import LeasedJob
-from holdfast.model.outcome import Cancelled, Outcome
+from holdfast.model.outcome import COMPLETED, Cancelled, Outcome
 from holdfast.runtime.executor import Executor
 from holdfast.runtime.handler_runner import HandlerRunner, TimeLimitReached
 from holdfast.store.backend import Backend
@@ -134,7 +133,7 @@ class Attempts:
     def begin_batch(self, jobs: Sequence[LeasedJob]) -> None:
         """Begin one run of a handler for many jobs."""
         if self._batches is not None:
-            for job in jobs:
+            for job in jobs if self.reports.wants_all else ():
                 self.reports.started(job)
             self._batches.begin(self._plans[jobs[0].task], jobs)
 

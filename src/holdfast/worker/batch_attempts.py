@@ -32,6 +32,7 @@ from holdfast.runtime.executor import Executor
 from holdfast.runtime.handler_runner import HandlerRunner
 from holdfast.store.backend import Backend
 from holdfast.store.values import Finish
+from holdfast.store.verbs.finish import only_completes
 from holdfast.worker.attempt_reports import AttemptReports
 from holdfast.worker.decision import Why
 from holdfast.worker.execution import Execution
@@ -88,8 +89,13 @@ class RunningBatch:
 
     def end(self, outcomes: dict[int, Outcome | None]) -> None:
         """Note outcomes; those jobs have ended."""
-        self.outcomes |= outcomes
-        self.left = [job for job in self.left if job.seq not in outcomes]
+        if outcomes:
+            self.outcomes |= outcomes
+            self.left = [job for job in self.left if job.seq not in outcomes]
+
+    def has(self, job: LeasedJob) -> bool:
+        """Whether this is one of its jobs."""
+        return any(one is job for one in self.jobs)
 
 
 class BatchAttempts:
@@ -115,12 +121,12 @@ class BatchAttempts:
         self._lease = lease
         self._ended = ended
         self._broke = broke
-        self._batches: dict[Key, RunningBatch] = {}
+        self._batches: set[RunningBatch] = set()
 
     def begin(self, plan: Execution, jobs: Sequence[LeasedJob]) -> None:
         """Begin a batch."""
         batch = RunningBatch(plan, jobs)
-        self._batches.update({(job.seq, job.fence): batch for job in jobs})
+        self._batches.add(batch)
         name = f"holdfast batch of {len(jobs)} jobs, the first {jobs[0].id}"
         batch.running = asyncio.create_task(self._to_the_end(batch), name=name)
 
@@ -138,8 +144,7 @@ class BatchAttempts:
         except BaseException as error:  # noqa: BLE001 - not the handler's error: this worker cannot begin a batch
             self._broke(error)
             return
-        for job in batch.jobs:
-            self._batches.pop((job.seq, job.fence), None)
+        self._batches.discard(batch)
         if batch.is_committed:
             self._backend.notifier.notify_ends()
         self._report(batch, began)
@@ -147,8 +152,10 @@ class BatchAttempts:
 
     def _report(self, batch: RunningBatch, began: float) -> None:
         """Report the end of each job."""
-        written = {finish.lease.seq: finish.outcome for finish in batch.written}
         wants_all = self._reports.wants_all
+        if batch.is_committed and not wants_all and only_completes(batch.written):
+            return
+        written = {finish.lease.seq: finish.outcome for finish in batch.written}
         for job in batch.jobs:
             outcome = batch.outcomes[job.seq] or written.get(job.seq)
             if outcome is None:
@@ -160,7 +167,7 @@ class BatchAttempts:
         """Run the handler once."""
         task = batch.plan.task
         calls, unread = calls_of_jobs(task, batch.left)
-        batch.end(dict(unread))
+        batch.end({**unread})
         if not calls:
             return
         context: BatchContext[Any] = BatchContext(
@@ -241,7 +248,7 @@ class BatchAttempts:
 
     def abort(self, job: LeasedJob, why: Why) -> None:
         """Set the signal of a call; cancel the handler if no call is left that is to run on."""
-        batch = self._batches.get((job.seq, job.fence))
+        batch = next((batch for batch in self._batches if batch.has(job)), None)
         if batch is None or not batch.abort(job, why):
             return
         if batch.plan.executor is Executor.LOOP and batch.running is not None:
@@ -249,7 +256,7 @@ class BatchAttempts:
 
     def close(self) -> None:
         """Cancel the batches that still run; threads end with the process."""
-        for batch in set(self._batches.values()):
+        for batch in self._batches:
             if batch.running is not None:
                 batch.running.cancel()
 

@@ -59,17 +59,19 @@ class Forming:
     def add(self, jobs: Sequence[LeasedJob], now: float) -> list[LeasedJob]:
         """Collect the jobs that run in batches; return the others."""
         others: list[LeasedJob] = []
-        slots = 0.0
+        groups = self._groups
+        sizes = [len(group.jobs) for group in groups.values()]
         for job in jobs:
-            group = self._groups.get(job.task)
-            if group is None or not may_share(job):
+            group = groups.get(job.task)
+            if group is not None and may_share(job):
+                group.jobs.append(job)
+            else:
                 others.append(job)
-                slots += 1
-                continue
-            if not group.jobs:
-                group.since = now
-            group.jobs.append(job)
-            slots += 1 / group.size.most
+        slots = float(len(others))
+        for group, size in zip(groups.values(), sizes, strict=True):
+            if len(group.jobs) > size:
+                slots += (len(group.jobs) - size) / group.size.most
+                group.since = now if size == 0 else group.since
         if jobs:
             self._per_slot = len(jobs) / slots
         return others

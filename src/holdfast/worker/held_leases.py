@@ -181,15 +181,13 @@ class HeldBatch:
 
     def settled(self) -> None:
         """Record that it has committed."""
-        held, settling = self._holdings.jobs, self._holdings.settling_seqs
-        for job in self._jobs:
-            if held.get(job.seq, job) is job:
-                held.pop(job.seq, None)
-                settling.discard(job.seq)
+        held = self._holdings.jobs
+        seqs = [job.seq for job in self._jobs if held.get(job.seq, job) is job]
+        for seq in seqs:
+            held.pop(seq, None)
+        self._holdings.settling_seqs.difference_update(seqs)
 
     def unsettled(self) -> None:
         """Record that it was rolled back."""
-        held, settling = self._holdings.jobs, self._holdings.settling_seqs
-        for job in self._jobs:
-            if held.get(job.seq, job) is job:
-                settling.discard(job.seq)
+        held = self._holdings.jobs
+        self._holdings.settling_seqs.difference_update([job.seq for job in self._jobs if held.get(job.seq, job) is job])

@@ -91,9 +91,10 @@ class InFlight:
         if self.free <= 0:
             return []
         while jobs := self.forming.take(now, others_wait=bool(self.prefetched)):
-            begun = [job for job in jobs if self.holdings.stale.get(job.seq) != job.fence]
-            for job in jobs:
-                if self.holdings.stale.get(job.seq) == job.fence:
+            stale = self.holdings.stale
+            begun = [job for job in jobs if stale.get(job.seq) != job.fence] if stale else jobs
+            for job in jobs if len(begun) < len(jobs) else ():
+                if stale.get(job.seq) == job.fence:
                     self._give_up(job.seq)
             if begun:
                 self.running.update({job.seq: job for job in begun})
@@ -109,16 +110,21 @@ class InFlight:
         `written` are the outcomes that its transaction has written. Returns the shortest delay until one of its jobs
         runs again.
         """
+        running, held = self.running, self._held
         others = [finish for finish in written if type(finish.outcome) is not Completed]
-        others = [finish for finish in others if finish.lease.seq in self.running]
+        others = [finish for finish in others if finish.lease.seq in running]
+        settled = 0
         for job, outcome in zip(jobs, outcomes, strict=True):
-            if outcome is None and job.seq not in self._held and self.running.get(job.seq) is job:  # it was settled
-                del self.running[job.seq]
-                self._cancel_asked.discard((job.seq, job.fence))
-                self.endings += 1
-                self.totals.completed += 1
+            seq = job.seq
+            if outcome is None and seq not in held and running.get(seq) is job:
+                del running[seq]
+                settled += 1
+                if self._cancel_asked:
+                    self._cancel_asked.discard((seq, job.fence))
             else:
                 self.ended(now, job, outcome)
+        self.endings += settled
+        self.totals.completed += settled
         self._shared -= len(jobs) - 1
         self.totals.completed -= len(others)  # counted by `ended` as completed
         return self.totals.count(others, [Verdict.DONE] * len(others))

@@ -21,6 +21,8 @@ import pytest
         (("worker", "run", "orders:app", "-l", "info"), "use --log-level"),
         (("worker", "run", "orders:app", "--loglevel", "info"), "use --log-level"),
         (("worker", "run", "-A", "orders"), "`holdfast worker run orders:app`"),
+        (("worker", "-A", "orders"), "Options follow the command, as in `holdfast worker run …`"),
+        (("beat",), "workers run schedules themselves"),
         (("jobs", "list"), "Did you mean 'job'?"),
         (("workers",), "Did you mean 'worker'?"),
         (("inspect", "active"), "use `holdfast lease list`"),

@@ -347,7 +347,7 @@ def test_all_jobs_of_a_state_are_retried_after_consent_alone(shop):
         in shop.run("job", "retry", "--state", "failed", "--task", "charge", code=2).stderr
     )
     assert (
-        "No jobs are failed of queue other"
+        "No jobs of queue other are failed"
         in shop.run("job", "retry", "--state", "failed", "--queue", "other", "--yes").stderr
     )
     assert shop.run("job", "retry", "--state", "failed", "--yes").stdout == "3 jobs retried\n"

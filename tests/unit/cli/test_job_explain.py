@@ -137,6 +137,15 @@ def test_a_paused_queue_is_named_with_the_command_that_resumes_it(shop):
     assert "1 live worker can run it" in shop.run("job", "explain", job_id).stdout
 
 
+def test_a_terminal_gets_whole_words_and_whole_commands(shop):
+    job_id = shop.enqueue()
+    screen = shop.screen("job", "explain", job_id, "--url", shop.url)
+    assert " ".join(screen) == shop.run("job", "explain", job_id, "--url", shop.url).stdout.strip()
+    assert len(screen) > 1
+    assert all(len(line) <= 80 or line.startswith("`holdfast ") for line in screen)
+    assert any(f"`holdfast worker run --url {shop.url}`" in line for line in screen)
+
+
 def test_commands_in_the_remedy_name_the_store_in_use(shop):
     job_id = shop.enqueue()
     told = shop.run("job", "explain", job_id, "--url", shop.url).stdout

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from rich.cells import cell_len
-from tests.unit.cli.conftest import Shop, park
+from tests.unit.cli.conftest import APP, Shop, park
 
 from holdfast.cli.table import Column, Id, fitted, shortened
 from holdfast.store.values import WorkerHeartbeat
@@ -15,6 +15,9 @@ LISTS = (
     ("job", "list"),
     ("job", "list", "--state", "failed"),
     ("queue", "list"),
+    ("task", "list"),
+    ("schedule", "list"),
+    ("event", "read", "orders"),
     ("lease", "list"),
     ("worker", "list"),
     ("consumer", "list"),
@@ -53,6 +56,10 @@ def full(streams: Shop) -> Shop:
 
     streams.within(beat)
     park(streams)
+    streams.run(
+        *("schedule", "add", "reconciliation", "charge", "--cron", "30 2 * * MON-FRI", *APP, "--arg", "order_id=7"),
+        *("--timezone", "Europe/Vienna", "--queue", "invoices-europe"),
+    )
     return streams
 
 
@@ -63,6 +70,10 @@ def test_a_list_has_one_line_for_each_object_and_none_is_too_long(full, words, w
     lines = full.screen(*words, width=width)
     assert len(lines) == rows + 1, "a line of headings, one below it, and one for each object"
     assert max(map(cell_len, lines)) <= width
+
+
+def test_a_queue_shows_what_was_completed_lately_on_a_narrow_terminal(full):
+    assert full.screen("queue", "list")[0].split()[-3:] == ["completed", "/5", "min"]
 
 
 def test_ids_are_short_on_a_narrow_terminal_and_whole_on_a_wide_one(full):

@@ -28,7 +28,7 @@ from holdfast.backends.mysql.streams import MysqlAllocations, MysqlConsumers, My
 from holdfast.backends.mysql.transactions import MysqlTransactions
 from holdfast.backends.mysql.using.callers import MysqlCallers
 from holdfast.backends.sql.category_cache import Categories
-from holdfast.backends.sql.claim_floor import Floors
+from holdfast.store.claim_floor import Floors
 from holdfast.backends.sql.fenced_verbs import fenced_verbs
 from holdfast.backends.sql.lane_cache import Lanes
 from holdfast.backends.sql.schedule_rows import SqlScheduleRows

@@ -86,28 +86,32 @@ class MysqlTransaction(OpenTransaction):
 
     @contextmanager
     def explained(self, *, committing: bool = False) -> Generator[None]:
-        """Translate errors of the driver to what happened to the transaction.
-
-        Errors of the handler's own statements pass unchanged while the connection is open. If the transaction has
-        failed because of a conflict, that is raised, whatever the handler has made of it, unless it ends its attempt on
-        purpose.
-        """
+        """Translate errors of the driver to what happened to the transaction: see `explain`."""
         try:
             yield
-        except TransactionExpired:
-            raise
         except Exception as error:
-            closed = not is_open(self.connection)
-            if closed and time.monotonic() - self._began >= self.limit.total_seconds():
-                self.move(TransactionState.OPEN, TransactionState.EXPIRED)
-            if self.state is TransactionState.EXPIRED:
-                raise self.over() from error
-            conflict = error if is_conflict(error) else self.connection.failure
-            if conflict is not None and not closed and not isinstance(error, Ending):
-                raise translate(conflict, self._place.url, broken=False) from error
-            if isinstance(error, _ERRORS) and (committing or closed) and not is_refused(error):
-                raise translate(error, self._place.url, broken=closed, committing=committing) from error
+            self.explain(error, committing=committing)
             raise
+
+    def explain(self, error: Exception, *, committing: bool = False) -> None:
+        """Raise what has happened to the transaction, in place of an error of the driver; else return.
+
+        Errors of the handler's own statements pass unchanged while the connection is open. If the transaction has
+        failed because of a conflict, that is raised, whatever the handler has made of it, unless it ends its attempt
+        on purpose.
+        """
+        if isinstance(error, TransactionExpired):
+            return
+        closed = not is_open(self.connection)
+        if closed and time.monotonic() - self._began >= self.limit.total_seconds():
+            self.move(TransactionState.OPEN, TransactionState.EXPIRED)
+        if self.state is TransactionState.EXPIRED:
+            raise self.over() from error
+        conflict = error if is_conflict(error) else self.connection.failure
+        if conflict is not None and not closed and not isinstance(error, Ending):
+            raise translate(conflict, self._place.url, broken=False) from error
+        if isinstance(error, _ERRORS) and (committing or closed) and not is_refused(error):
+            raise translate(error, self._place.url, broken=closed, committing=committing) from error
 
     @abstractmethod
     async def run(self, steps: Steps[T]) -> T:

@@ -35,10 +35,7 @@ class MysqlJobRows(SqlJobRows):
 
     def add_keys(self, claims: Sequence[UniqueClaim], *, again: bool) -> Steps[int]:  # noqa: D102
         wanted = [{**claim._asdict(), "unique_scope": str(claim.unique_scope)} for claim in claims]
-        added, _ = yield from together(
-            Ask("add_missing_keys", {"claims": wanted, "again": again}), Ask("record_added_keys", {"claims": wanted})
-        )
-        return len(added)
+        return len((yield from rows("add_missing_keys", claims=wanted, again=again)))
 
     def text(self, text: str) -> str:  # noqa: D102
         return clean(text)

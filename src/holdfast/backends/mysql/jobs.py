@@ -10,7 +10,7 @@ from holdfast.backends.mysql.runners import runs_alone
 from holdfast.backends.mysql.verbs import claim as claiming
 from holdfast.backends.mysql.verbs import enqueue as enqueuing
 from holdfast.backends.mysql.verbs.finish import complete_plainly, is_plain
-from holdfast.backends.sql.claim_floor import Floors
+from holdfast.store.claim_floor import Floors
 from holdfast.backends.sql.lane_cache import Lanes
 from holdfast.backends.sql.steps import Rows, each, rows, value
 from holdfast.errors import PrivilegeMissing

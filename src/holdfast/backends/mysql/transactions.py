@@ -13,7 +13,7 @@ from holdfast.backends.mysql.handlers_connection import HandlersBlockingConnecti
 from holdfast.backends.mysql.pool import MysqlBlockingPool, MysqlPools
 from holdfast.model.isolation import Isolation
 from holdfast.store.fences import HandlersTransactions
-from holdfast.store.handler_transaction import FenceCheck, opened, opened_blocking
+from holdfast.store.handler_transaction import FenceCheck, Opened, opened_blocking
 
 
 class MysqlTransactions(HandlersTransactions):
@@ -31,7 +31,7 @@ class MysqlTransactions(HandlersTransactions):
     ) -> AsyncGenerator[MysqlAsyncTransaction]:
         async with self._pools.here.connection() as connection:
             own = cast("HandlersConnection", connection)
-            async with opened(partial(MysqlAsyncTransaction, own, self._place, fence, limit, isolation)) as transaction:
+            async with Opened(partial(MysqlAsyncTransaction, own, self._place, fence, limit, isolation)) as transaction:
                 yield transaction
 
     @contextmanager

@@ -16,7 +16,6 @@ from functools import partial
 
 from holdfast.backends.postgres.blockers import Blockers
 from holdfast.backends.sql.category_cache import Categories
-from holdfast.backends.sql.claim_floor import Floors
 from holdfast.backends.postgres.extender import PostgresExtender
 from holdfast.backends.postgres.handler_transaction import PostgresPlace
 from holdfast.backends.postgres.job_rows import PostgresJobRows
@@ -38,6 +37,7 @@ from holdfast.backends.sql.schedule_rows import SqlScheduleRows
 from holdfast.backends.sql.streams.consumer_store import SqlConsumers
 from holdfast.store.backend_over_parts import BackendOverParts, StoreParts, StreamParts
 from holdfast.store.capabilities import Capabilities
+from holdfast.store.claim_floor import Floors
 from holdfast.store.jobs_over_rows import InsightOverRows, QueuesOverRows
 from holdfast.store.schedules_over_rows import SchedulesOverRows
 from holdfast.store.steps import Place, Runner
@@ -109,26 +109,26 @@ class PostgresBackend(BackendOverParts[PostgresParts]):
         self._location = location
         self._statements = Statements(location.schema, clock)
         super().__init__(location.url, location.full_url, lambda: PostgresParts(location, self._statements))
-        self._facts: dict[str, str] = {}
-
-    @property
-    def capabilities(self) -> Capabilities:  # noqa: D102 - the port states the contracts
-        return Capabilities(
-            store="postgresql",
-            version=self._facts.get("version", "not yet connected"),
-            durability=_durability(self._facts),
-            notifies=True,
-            joins_transactions=True,
-            repeat_shows_outcome=True,
-            shared=True,
-        )
+        self.capabilities = _capabilities({})
 
     async def open(self, *, install: bool = True) -> None:  # noqa: D102
         await super().open(install=install)
-        self._facts = await self.insight.facts()
+        self.capabilities = _capabilities(await self.insight.facts())
 
     def extender(self) -> PostgresExtender:  # noqa: D102
         return PostgresExtender(self._location, self._statements)
+
+
+def _capabilities(facts: dict[str, str]) -> Capabilities:
+    return Capabilities(
+        store="postgresql",
+        version=facts.get("version", "not yet connected"),
+        durability=_durability(facts),
+        notifies=True,
+        joins_transactions=True,
+        repeat_shows_outcome=True,
+        shared=True,
+    )
 
 
 def _durability(facts: dict[str, str]) -> str:

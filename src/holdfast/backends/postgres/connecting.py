@@ -42,7 +42,7 @@ _FOR_VERBS = {**_BY_INDEX, "default_transaction_isolation": "read committed"}
 
 async def connect(location: PostgresLocation, *, for_verbs: bool = False) -> AsyncConnection[Any]:
     """Open an async connection in autocommit, only for our own statements if `for_verbs`; raises `StoreUnavailable`."""
-    connection: AsyncConnection[Any] | None = None
+    connection: FastConnection | HandlersConnection | None = None
     try:
         kind = FastConnection if for_verbs else HandlersConnection
         connection = await kind.connect(location.conninfo, autocommit=True, prepare_threshold=None)
@@ -54,9 +54,8 @@ async def connect(location: PostgresLocation, *, for_verbs: bool = False) -> Asy
             if isinstance(connection, FastConnection) and not is_set and await _is_strict(connection):
                 connection.frame = READ_COMMITTED_FRAME
         if location.prepare == "always" or is_set:
-            if isinstance(connection, FastConnection):
-                connection.prepared = {}  # not by the driver: it would drop all of them after a rollback
-            else:
+            connection.prepared = {}  # not by the driver: it would drop all of them after a rollback
+            if isinstance(connection, HandlersConnection):
                 connection.prepare_threshold = _PREPARE_AFTER
     except BaseException as error:
         raise _not_connected(location, connection, error) from error

@@ -10,6 +10,7 @@ from psycopg.rows import tuple_row
 
 from holdfast.backends.postgres.statements import Statements, transposed
 from holdfast.backends.postgres.timeouts import bounded
+from holdfast.backends.postgres.transaction_connection import HandlersConnection
 from holdfast.backends.postgres.wire import FastConnection
 from holdfast.backends.sql.steps import Ask, Asked, Each, Load, Rows, Script, Together
 from holdfast.store.steps import BecameReady, Ready, Steps
@@ -31,6 +32,8 @@ async def drive(
 
     `frame`: the statements that go before and after those that run together.
     """
+    if isinstance(connection, HandlersConnection):
+        connection.has_joined = True
     try:
         asked = next(steps)
         while True:

@@ -26,17 +26,19 @@ from holdfast.backends.postgres.execute import drive, drive_blocking
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded, bounded_blocking, hang_up
 from holdfast.backends.postgres.transaction_connection import HandlersBlockingConnection, HandlersConnection
-from holdfast.backends.postgres.verbs.stream_transaction import commit_or_fail, is_stale
+from holdfast.backends.postgres.verbs.fenced_end import commit_or_fail, complete_all_or_fail, complete_or_fail, is_stale
 from holdfast.backends.sql.steps import Ask
 from holdfast.concurrency.statement_threads import where_it_may_wait
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, HoldfastError, TransactionExpired
 from holdfast.model.allocation import Grant
 from holdfast.model.isolation import Isolation
-from holdfast.model.outcome import Ending
+from holdfast.model.job import Lease
+from holdfast.model.outcome import Completed, Ending
 from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTransaction, TransactionState
 from holdfast.store.steps import Place, Steps
 from holdfast.store.stream_values import Commit, CommitVerdict
+from holdfast.store.values import Finish, Verdict
 
 T = TypeVar("T")
 _CANCEL_TIMEOUT = 5.0
@@ -115,32 +117,34 @@ class PostgresTransaction(OpenTransaction):
         super().seal()
 
     @contextmanager
-    def explained(
-        self, *, committing: bool = False, but: Callable[[psycopg.Error], bool] = lambda _: False
-    ) -> Generator[None]:
-        """Translate errors of the driver to what happened to the transaction.
-
-        Errors of the handler's own statements pass unchanged while the connection is open, and so do those that `but`
-        accepts. If the transaction has failed because of a conflict, that is raised, whatever the handler has made of
-        it, unless it ends its attempt on purpose.
-        """
+    def explained(self, *, committing: bool = False) -> Generator[None]:
+        """Translate errors of the driver to what happened to the transaction: see `explain`."""
         try:
             yield
-        except TransactionExpired:
-            raise
         except Exception as error:
-            is_past_limit = time.monotonic() - self._began >= self.limit.total_seconds()
-            if took_too_long(error) or (was_ended(error) and is_past_limit):
-                self.state = TransactionState.EXPIRED
-            if self.state is TransactionState.EXPIRED:
-                raise self.over() from error
-            closed = self.connection.closed
-            conflict = None if closed or isinstance(error, Ending) else self._conflict(error)
-            if conflict is not None:
-                raise translate(conflict, self._place.url, broken=False) from error
-            if isinstance(error, psycopg.Error) and (committing or closed) and not but(error):
-                raise translate(error, self._place.url, broken=closed, committing=committing) from error
+            self.explain(error, committing=committing)
             raise
+
+    def explain(self, error: Exception, *, committing: bool = False) -> None:
+        """Raise what has happened to the transaction, in place of an error of the driver; else return.
+
+        Errors of the handler's own statements pass unchanged while the connection is open. If the transaction has
+        failed because of a conflict, that is raised, whatever the handler has made of it, unless it ends its attempt
+        on purpose.
+        """
+        if isinstance(error, TransactionExpired):
+            return
+        is_past_limit = time.monotonic() - self._began >= self.limit.total_seconds()
+        if took_too_long(error) or (was_ended(error) and is_past_limit):
+            self.state = TransactionState.EXPIRED
+        if self.state is TransactionState.EXPIRED:
+            raise self.over() from error
+        closed = self.connection.closed
+        conflict = None if closed or isinstance(error, Ending) else self._conflict(error)
+        if conflict is not None:
+            raise translate(conflict, self._place.url, broken=False) from error
+        if isinstance(error, psycopg.Error) and (committing or closed):
+            raise translate(error, self._place.url, broken=closed, committing=committing) from error
 
     @abstractmethod
     async def run(self, steps: Steps[T]) -> T:
@@ -166,17 +170,28 @@ class PostgresAsyncTransaction(PostgresTransaction):
     _timer: asyncio.TimerHandle | None = None
     _expiring: asyncio.Task[None] | None = None
     _is_committed = False
+    _is_followed = True
+    _sealed_at: float | None = None
 
     async def begin(self) -> None:  # noqa: D102 - see `OpenTransaction`
         self.state = TransactionState.OPEN
-        self._timer = asyncio.get_running_loop().call_later(self.limit.total_seconds(), self._expire_soon)
+        self._timer = asyncio.get_running_loop().call_later(self.limit.total_seconds(), self._at_limit)
         steps = self.lock_steps()
         text, parameters = self._statement(next(steps))
-        with self.explained():
-            with bounded(self.connection, self._reply_timeout):
+        try:
+            with bounded(self.connection, self._own_timeout):
                 found = await self.connection.begin_with(text, parameters, self._isolation)
+            self._is_followed = any(row[-1] for row in found)
             with suppress(StopIteration):
                 steps.send(found)
+        except Exception as error:
+            self.explain(error)
+            raise
+
+    @property
+    def _own_timeout(self) -> float | None:
+        """The time for the reply to BEGIN and to COMMIT; None if the timer of the limit watches it, too."""
+        return None if self.limit.total_seconds() <= self._reply_timeout else self._reply_timeout
 
     async def run(self, steps: Steps[T]) -> T:  # noqa: D102
         self.check_whole()
@@ -185,19 +200,48 @@ class PostgresAsyncTransaction(PostgresTransaction):
 
     end_with = run
 
+    async def complete(self, lease: Lease, result: str | None) -> Verdict:
+        """Write the fenced completion; if no job follows this one, commit in the same round trip."""
+        if self._may_be_followed:
+            return await self.run(self._verbs.complete(lease, result))
+        return Verdict.DONE if await self._commit_with(complete_or_fail(lease, result)) else Verdict.LOST
+
+    async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
+        """Write the fenced outcomes; if all are completions of held jobs that none follows, commit at the same time."""
+        leases = [(finish.lease.seq, finish.lease.fence) for finish in finishes]
+        results = [finish.outcome.result for finish in finishes if type(finish.outcome) is Completed]
+        each_once = 0 < len(results) == len(finishes) == len(self.held.intersection(leases))
+        if self._may_be_followed or not each_once:
+            return await self.run(self._verbs.finish(finishes))
+        is_done = await self._commit_with(complete_all_or_fail(leases, results))
+        return [Verdict.DONE if is_done else Verdict.LOST] * len(finishes)
+
+    @property
+    def _may_be_followed(self) -> bool:
+        """Whether the end of a job may concern others: known from the locked rows, unless a verb has run since."""
+        return self._is_followed or self.connection.has_joined
+
     async def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:
         """Write the fenced position; where that is one statement, commit in the same round trip."""
         if commit.parks or commit.unparks:
             return await self.run(self._verbs.commit(grant, commit))
+        return CommitVerdict.DONE if await self._commit_with(commit_or_fail(grant, commit)) else CommitVerdict.LOST
+
+    async def _commit_with(self, asked: Ask) -> bool:
+        """Run the last statement, and commit in the same round trip; return False if it failed because it is stale."""
         self.seal()
-        text, parameters = self._statement(commit_or_fail(grant, commit))
+        self._sealed_at = time.monotonic()
+        text, parameters = self._statement(asked)
         try:
-            with self.explained(committing=True, but=is_stale), bounded(self.connection, self._reply_timeout):
-                await uncancellable(self.connection.commit_with(text, parameters))
-        except psycopg.Error:  # the statement failed, so the server did not commit
-            return CommitVerdict.LOST
+            with bounded(self.connection, self._own_timeout):
+                await self.connection.commit_with(text, parameters)
+        except Exception as error:
+            if isinstance(error, psycopg.Error) and is_stale(error):  # so the server did not commit
+                return False
+            self.explain(error, committing=True)
+            raise
         self._is_committed = True
-        return CommitVerdict.DONE
+        return True
 
     async def commit_transaction(self) -> None:  # noqa: D102
         if self._is_committed:
@@ -229,9 +273,16 @@ class PostgresAsyncTransaction(PostgresTransaction):
         assert isinstance(asked, Ask)  # noqa: S101 - verbs that begin or end a transaction are one statement
         return self._statements.text(asked.statement), self._statements.parameters(asked.parameters)
 
-    def _expire_soon(self) -> None:
+    def _at_limit(self) -> None:
+        """Roll back; a commit that is under way has the time for a reply, counted from its beginning."""
         if self.move(TransactionState.OPEN, TransactionState.EXPIRED):
             self._expiring = asyncio.ensure_future(self._expire())
+        elif self._sealed_at is not None:
+            left = self._sealed_at + self._reply_timeout - time.monotonic()
+            if left > 0:
+                self._timer = asyncio.get_running_loop().call_later(left, self._at_limit)
+            else:
+                hang_up(self.connection)
 
     async def _expire(self) -> None:
         if self._status == TransactionStatus.ACTIVE:

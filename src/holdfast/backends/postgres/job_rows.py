@@ -35,7 +35,7 @@ class PostgresJobRows(SqlJobRows):
 
     def add_keys(self, claims: Sequence[UniqueClaim], *, again: bool) -> Steps[int]:  # noqa: D102
         added = yield from rows(
-            "take_unique_keys",
+            "add_unique_keys",
             task=[claim.task for claim in claims],
             unique_key=[claim.unique_key for claim in claims],
             id=[claim.id for claim in claims],

@@ -11,22 +11,21 @@ from functools import partial
 import psycopg
 
 from holdfast.backends.postgres.blockers import Blockers
-from holdfast.backends.sql.claim_floor import Floors
 from holdfast.backends.sql.lane_cache import Lanes
 from holdfast.backends.postgres.runners import runs_alone
 from holdfast.backends.postgres.verbs import claim as claiming
 from holdfast.backends.postgres.verbs import enqueue as enqueuing
 from holdfast.backends.postgres.verbs.finish import complete_all
 from holdfast.backends.sql.steps import rows
-from holdfast.model.conditions import Conditions
 from holdfast.model.job import NewJob
+from holdfast.store.claim_floor import Floors
 from holdfast.store.job_rows import JobRows
 from holdfast.store.jobs_over_rows import JobsOverRows
 from holdfast.store.steps import Runner, Steps
 from holdfast.store.values import Claim, ClaimRequest, Enqueued, Finish, Verdict
 from holdfast.store.verbs.enqueue import Insert, enqueue
 from holdfast.store.verbs.finish import only_completes
-from holdfast.store.verbs.unique import unique_of
+from holdfast.store.verbs.unique import are_unique
 
 COPY_FROM = 300  # jobs: from this number on, COPY is worth its additional round trips
 
@@ -64,15 +63,18 @@ class PostgresJobs(JobsOverRows):
         return await run(lambda: enqueuing.insert(jobs, lanes))
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
-        """Copy many unique jobs in, too; if one of their ids exists already, insert them by statement."""
-        if len(jobs) >= COPY_FROM and runs_alone(self._runner) and all(_can_be_copied(job) for job in jobs):
+        """Insert jobs with free unique keys in one statement, and copy very many of them in.
+
+        Whatever else there is to decide is left to the shared code, also if another call takes a key meanwhile.
+        """
+        if runs_alone(self._runner) and are_unique(jobs):
             lanes = await self._lanes.of(jobs)
-
-            def insert(some: Sequence[NewJob]) -> Steps[list[bool]]:
-                return enqueuing.copy(some, lanes)
-
             with suppress(psycopg.errors.UniqueViolation):
-                return await self._runner.write(lambda: enqueue(self._rows, jobs, insert))
+                if len(jobs) > enqueuing.CHUNK:
+                    copy = partial(enqueuing.copy, lanes=lanes)
+                    return await self._runner.write(lambda: enqueue(self._rows, jobs, copy))
+                if made := await self._runner.once(lambda: enqueuing.insert_free(jobs, lanes)):
+                    return made
         return await super().enqueue(jobs)
 
     async def inserter(self, jobs: Sequence[NewJob]) -> Insert:  # noqa: D102
@@ -119,11 +121,6 @@ class PostgresJobs(JobsOverRows):
             return False
         await self._blockers.end_for_leases(unbroken)
         return True
-
-
-def _can_be_copied(job: NewJob) -> bool:
-    """Whether a job has a unique key and nothing else that the COPY does not know."""
-    return job.order_key is None and job.conditions is not None and job.conditions == Conditions(unique_of(job))
 
 
 def facts(schema: str) -> Steps[dict[str, str]]:

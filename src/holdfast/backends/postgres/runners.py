@@ -112,6 +112,11 @@ class PoolRunner:
         """Whether the current call runs inside a handler's transaction."""
         return self._entered() is not None
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether the current call has a transaction of its own."""
+        return not self.joins
+
     def _entered(self) -> PostgresTransaction | None:
         """Return the transaction of this store that the calling handler holds open."""
         transaction = entered(self._statements)
@@ -216,4 +221,4 @@ class PoolRunner:
 
 def runs_alone(runner: Runner) -> bool:
     """Return whether the next verb of a runner has a transaction of its own, in which a COPY or a repeat may run."""
-    return isinstance(runner, PoolRunner) and not runner.joins
+    return getattr(runner, "is_alone", False)

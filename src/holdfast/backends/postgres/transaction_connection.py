@@ -2,26 +2,29 @@
 
 Both remember the error that made their transaction fail: the handler may have caught it. That of an async handler is an
 ordinary connection of the driver, except that its transaction begins and ends here: BEGIN is sent together with the
-statement after it, and COMMIT together with the statement that writes the position. That makes two round trips in
-addition to the handler's own, and one more for a task. Statements sent with BEGIN and COMMIT are not prepared: after
-a rollback the driver drops all prepared statements of a session, including those of others. The completion of a task is
-run by the driver, and prepared like the handler's own statements.
+statement that locks the lease or the share, and COMMIT together with the one that completes the job or writes the
+position. That makes two round trips in addition to the handler's own.
+
+Statements sent with BEGIN and COMMIT are prepared here, not by the driver. After a rollback the driver drops all
+prepared statements of a session, including those of others; these are then prepared again. A handler that drops them
+by itself (`deallocate all`) is run again, once for each connection, without them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 import psycopg
 from psycopg import Connection
 from psycopg.abc import RV, PQGen
-from psycopg.pq import PipelineStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 
-from holdfast.backends.postgres.wire import LibpqConnection, fill
+from holdfast.backends.postgres.wire import LibpqConnection
 from holdfast.model.isolation import READ_COMMITTED, Isolation
 
 _NOTHING: Mapping[str, object] = {}
+_BEGIN: Mapping[Isolation, bytes] = {level: f"begin isolation level {level}".encode() for level in get_args(Isolation)}
 
 
 class HandlersBlockingConnection(Connection[Any]):
@@ -45,6 +48,9 @@ class HandlersConnection(LibpqConnection):
     failure: psycopg.Error | None = None
     """The last error of the server, except those that say only that the transaction had failed before."""
 
+    has_joined = False
+    """Whether a verb has run in the transaction: it may have ended the job, or made another job wait for it."""
+
     async def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
         """Wait for the server, as the driver does for every statement, and remember its error."""
         try:
@@ -57,12 +63,25 @@ class HandlersConnection(LibpqConnection):
         self, text: bytes, parameters: Mapping[str, object], isolation: Isolation = READ_COMMITTED
     ) -> list[Any]:
         """Begin the transaction, run a statement, and return its rows."""
-        begin = f"begin isolation level {isolation}".encode()
-        return (await self._together((begin, _NOTHING), (text, parameters)))[1]
+        queries = (_BEGIN[isolation], _NOTHING), (text, parameters)
+        self.has_joined = False
+        try:
+            return (await self._together(*queries))[1]
+        except psycopg.errors.InvalidSqlStatementName:
+            if self.pgconn.transaction_status != TransactionStatus.IDLE:
+                await self.end(b"rollback")
+            return (await self._together(*queries))[1]
 
     async def commit_with(self, text: bytes, parameters: Mapping[str, object]) -> list[Any]:
-        """Run a statement, commit, and return its rows; if the statement fails, nothing is committed."""
-        return (await self._together((text, parameters), (b"commit", _NOTHING)))[0]
+        """Run a statement, commit, and return its rows; if the statement fails, nothing is committed.
+
+        Once the statement is sent, a cancellation takes effect after the answer to the commit.
+        """
+        try:
+            return (await self._together((text, parameters), (b"commit", _NOTHING), to_the_end=True))[0]
+        except psycopg.errors.InvalidSqlStatementName as error:
+            message = "a statement of the handler has dropped the prepared statements of its session"
+            raise psycopg.errors.SerializationFailure(message) from error
 
     async def end(self, command: bytes) -> None:
         """Commit or roll back; raises `InFailedSqlTransaction` if the server rolled back instead of committing."""
@@ -87,12 +106,24 @@ class HandlersConnection(LibpqConnection):
         )
         raise psycopg.ProgrammingError(message)
 
-    async def _together(self, *queries: tuple[bytes, Mapping[str, object]]) -> list[list[Any]]:
+    async def _together(
+        self, *queries: tuple[bytes, Mapping[str, object]], to_the_end: bool = False
+    ) -> list[list[Any]]:
         async with self.lock:
             if self.pgconn.pipeline_status != PipelineStatus.OFF:
                 message = "a pipeline of this connection is still open: leave its block before the transaction block"
                 raise psycopg.ProgrammingError(message)
-            return await self._rows_together([(fill(self, text, parameters), None) for text, parameters in queries])
+            try:
+                return await self._rows_together([self._prepare(*query) for query in queries], to_the_end=to_the_end)
+            except psycopg.errors.InvalidSqlStatementName:
+                self.prepared = None
+                raise
+
+    def _deallocate(self, name: bytes | None) -> PQGen[None]:
+        """Note that the driver drops all prepared statements of the session."""
+        if name is None and self.prepared is not None:
+            self.prepared.clear()
+        return super()._deallocate(name)
 
 
 def _cause(error: psycopg.Error, before: psycopg.Error | None) -> psycopg.Error | None:

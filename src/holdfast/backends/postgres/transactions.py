@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Generator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from holdfast.backends.postgres.handler_transaction import (
     PostgresAsyncTransaction,
@@ -14,8 +15,9 @@ from holdfast.backends.postgres.handler_transaction import (
 )
 from holdfast.backends.postgres.pool import PostgresBlockingPool, PostgresPools
 from holdfast.model.isolation import Isolation
+from holdfast.store.connection_pool import Lending
 from holdfast.store.fences import HandlersTransactions
-from holdfast.store.handler_transaction import FenceCheck, opened, opened_blocking
+from holdfast.store.handler_transaction import FenceCheck, Opened, opened_blocking
 
 
 class PostgresTransactions(HandlersTransactions):
@@ -27,14 +29,11 @@ class PostgresTransactions(HandlersTransactions):
         self._blocking = blocking
         self._place = place
 
-    @asynccontextmanager
-    async def open(  # noqa: D102
+    def open(  # noqa: D102
         self, fence: FenceCheck, limit: timedelta, isolation: Isolation
-    ) -> AsyncGenerator[PostgresAsyncTransaction]:
-        async with self._pools.here.connection() as connection:
-            make = partial(PostgresAsyncTransaction, connection, self._place, fence, limit, isolation)
-            async with opened(make) as transaction:
-                yield transaction
+    ) -> AbstractAsyncContextManager[PostgresAsyncTransaction]:
+        make = partial(PostgresAsyncTransaction, place=self._place, fence=fence, limit=limit, isolation=isolation)
+        return _OnPooledConnection(self._pools.here.connection(), make)
 
     @contextmanager
     def open_blocking(  # noqa: D102
@@ -44,3 +43,26 @@ class PostgresTransactions(HandlersTransactions):
             make = partial(PostgresBlockingTransaction, connection, self._place, fence, limit, isolation)
             with opened_blocking(make) as transaction:
                 yield transaction
+
+
+class _OnPooledConnection:
+    """A transaction on a connection that is lent to it; a class for the same reason as `Opened`."""
+
+    def __init__(self, lending: Lending[Any], make: Callable[[Any], PostgresAsyncTransaction]) -> None:
+        self._lending = lending
+        self._make = make
+
+    async def __aenter__(self) -> PostgresAsyncTransaction:
+        connection = await self._lending.__aenter__()
+        self._opened = Opened(partial(self._make, connection))
+        try:
+            return await self._opened.__aenter__()
+        except BaseException:
+            await self._lending.__aexit__()
+            raise
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            await self._opened.__aexit__(kind, error, trace)
+        finally:
+            await self._lending.__aexit__()

@@ -28,6 +28,7 @@ _TIMEOUT = 5.0  # seconds for the server to cancel a statement
 _MOST = 200  # prepared statements of one session; a statement counts once for each combination of parameter types
 _NOTHING: Mapping[str, object] = {}
 Query = tuple[bytes, Mapping[str, object]]
+Key = tuple[bytes, tuple[int, ...]]
 Exchange = Generator[Wait, Ready | None, list[PGresult]]
 
 
@@ -38,10 +39,10 @@ class Filled(NamedTuple):
     values: Sequence[Buffer | None]
     transformer: Adaptation
 
-    def send(self, session: PGconn, name: bytes | None) -> None:
+    def send(self, session: PGconn, name: bytes) -> None:
         """Send the statement: the prepared one of this name; without a name the server parses and plans it now."""
         types, formats = self.transformer.types, self.transformer.formats
-        if name is not None:
+        if name:
             session.send_query_prepared(name, self.values, param_formats=formats, result_format=Format.BINARY)
         else:
             session.send_query_params(
@@ -56,6 +57,14 @@ class Filled(NamedTuple):
         return self.transformer.load_rows(0, result.ntuples, tuple)
 
 
+class Asked(NamedTuple):
+    """A statement to be sent: prepared under `name`, if it is not empty; with `key`, it is to be prepared first."""
+
+    filled: Filled
+    name: bytes = b""
+    key: Key | None = None
+
+
 def fill(connection: AsyncConnection[Any], text: bytes, parameters: Mapping[str, object]) -> Filled:
     """Bind parameters, adapted by the driver, to a statement."""
     query, names, formats = _numbered(text)
@@ -66,26 +75,50 @@ def fill(connection: AsyncConnection[Any], text: bytes, parameters: Mapping[str,
 class LibpqConnection(AsyncConnection[Any]):
     """A connection with a direct path to libpq."""
 
-    async def _answer(self) -> PGresult:
-        """Wait for the result of the one statement that was sent; raises the server's error for it or its commit."""
-        results = await self._answers(_exchange(self.pgconn, in_pipeline=False))
-        return _checked(results[-1])
+    prepared: dict[Key, bytes] | None = None
+    """The names of prepared statements; None where a pooler may be in front of the server."""
 
-    async def _rows_together(self, asked: Sequence[tuple[Filled, bytes | None]]) -> list[list[Any]]:
-        """Send statements, each with the name under which it is prepared, in one round trip; return the rows of each.
+    _named = 0
+
+    async def _rows_together(self, asked: Sequence[Asked], *, to_the_end: bool = False) -> list[list[Any]]:
+        """Send statements in one round trip, with the preparation of those that are new; return the rows of each.
 
         Raises the server's error for the first that fails: earlier statements have run, the server skips later ones.
+        With `to_the_end` a cancellation takes effect after the answer.
         """
-        self.pgconn.enter_pipeline_mode()
+        session = self.pgconn
+        session.enter_pipeline_mode()
         try:
-            for filled, name in asked:
-                filled.send(self.pgconn, name)
-            self.pgconn.pipeline_sync()
-            results = await self._answers(_exchange(self.pgconn, in_pipeline=True))
+            for filled, name, key in asked:
+                if key is not None:
+                    session.send_prepare(name, filled.query, param_types=key[1])
+                filled.send(session, name)
+            session.pipeline_sync()
+            results = await self._answers(_exchange(session, in_pipeline=True), to_the_end=to_the_end)
         finally:
             self._leave_pipeline()
-        checked = [_checked(result) for result in results]
-        return [filled.rows(result) for (filled, _), result in zip(asked, checked, strict=True)]
+        answers = iter([_checked(result) for result in results])
+        rows: list[list[Any]] = []
+        for filled, name, key in asked:
+            if key is not None and self.prepared is not None:
+                next(answers)
+                self.prepared[key] = name
+            rows.append(filled.rows(next(answers)))
+        return rows
+
+    def _prepare(self, text: bytes, parameters: Mapping[str, object]) -> Asked:
+        """Return a statement with the name under which it is, or is to be, prepared."""
+        filled = fill(self, text, parameters)
+        prepared = self.prepared
+        if prepared is None:
+            return Asked(filled)
+        key = (filled.query, filled.transformer.types or ())
+        name = prepared.get(key)
+        if name is not None or len(prepared) >= _MOST:
+            return Asked(filled, name or b"")
+        # Never reuse a name: the server may have prepared a statement whose sender was cancelled meanwhile.
+        self._named += 1
+        return Asked(filled, b"holdfast_%d" % self._named, key)
 
     def _leave_pipeline(self) -> None:
         try:
@@ -94,15 +127,18 @@ class LibpqConnection(AsyncConnection[Any]):
         except psycopg.OperationalError:  # replies are outstanding, and no task waits for them
             self.pgconn.finish()
 
-    async def _answers(self, exchange: Exchange) -> list[PGresult]:
+    async def _answers(self, exchange: Exchange, *, to_the_end: bool = False) -> list[PGresult]:
         """Wait for the results of the statements that were sent.
 
         If the wait is cancelled, the statement is cancelled on the server, and the session stays usable. A second
-        cancellation meanwhile closes the session instead of waiting for that.
+        cancellation meanwhile closes the session instead of waiting for that. With `to_the_end` a cancellation takes
+        effect after the results have arrived; an error then becomes its cause.
         """
         try:
-            return await self._led(exchange)
+            return await self._led(exchange, to_the_end=to_the_end)
         except asyncio.CancelledError:
+            if to_the_end:
+                raise
             try:
                 async with asyncio.timeout(_TIMEOUT):
                     await self.cancel_safe(timeout=_TIMEOUT)
@@ -114,53 +150,106 @@ class LibpqConnection(AsyncConnection[Any]):
                 raise
             raise
 
-    async def _led(self, exchange: Exchange) -> list[PGresult]:
-        loop = asyncio.get_running_loop()
-        descriptor = self.pgconn.socket
-        readiness: asyncio.Future[Ready] = loop.create_future()
-
-        def settle(how: Ready) -> None:
-            if not readiness.done():  # else it is reported again
-                readiness.set_result(how)
-
-        loop.add_reader(descriptor, settle, Ready.R)  # once: a long result arrives in many pieces
+    async def _led(self, exchange: Exchange, *, to_the_end: bool = False) -> list[PGresult]:
+        """Lead an exchange to its end whenever the socket is ready: in the event loop, so that the task wakes once."""
+        run = _Run(exchange, self.pgconn.socket)
+        cancelled: asyncio.CancelledError | None = None
         try:
-            wanted = next(exchange)
-            while True:
-                if wanted & Wait.W:
-                    loop.add_writer(descriptor, settle, Ready.W)
+            run.advance(None)
+            while not run.is_over:
                 try:
-                    ready = await readiness
-                finally:
-                    if wanted & Wait.W:
-                        loop.remove_writer(descriptor)
-                readiness = loop.create_future()
-                wanted = exchange.send(ready)
-        except StopIteration as stop:
-            results: list[PGresult] = stop.value
-            return results
+                    await run.wait()
+                except asyncio.CancelledError as error:
+                    if not to_the_end:
+                        raise
+                    cancelled = error
         finally:
-            loop.remove_reader(descriptor)
+            run.close()
+        if cancelled is not None:
+            raise cancelled from run.error
+        return run.results()
+
+
+class _Run:
+    """An exchange that the event loop advances."""
+
+    __slots__ = ("_descriptor", "_exchange", "_loop", "_results", "_wake", "_wanted", "error", "is_over")
+
+    def __init__(self, exchange: Exchange, descriptor: int) -> None:
+        self._exchange = exchange
+        self._descriptor = descriptor
+        self._loop = asyncio.get_running_loop()
+        self._wake: asyncio.Future[None] | None = None
+        self._wanted = 0  # what the loop watches for: reading always, once it has begun
+        self._results: list[PGresult] = []
+        self.error: Exception | None = None
+        self.is_over = False
+
+    def advance(self, ready: Ready | None) -> None:
+        """Go on until the socket is to be waited for."""
+        try:
+            wanted = self._exchange.send(ready)
+        except StopIteration as stop:
+            self._results = stop.value
+            self._end()
+        except Exception as error:  # noqa: BLE001 - raised in the waiting task
+            self.error = error
+            self._end()
+        else:
+            if wanted | Wait.R != self._wanted:
+                self._watch(wanted)
+
+    def _watch(self, wanted: Wait) -> None:
+        if not self._wanted:
+            self._loop.add_reader(self._descriptor, self.advance, Ready.R)
+        if wanted & Wait.W:
+            self._loop.add_writer(self._descriptor, self.advance, Ready.W)
+        elif self._wanted & Wait.W:
+            self._loop.remove_writer(self._descriptor)
+        self._wanted = wanted | Wait.R
+
+    def _end(self) -> None:
+        self.is_over = True
+        self.close()
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def close(self) -> None:
+        """Watch the socket no more."""
+        if self._wanted & Wait.W:
+            self._loop.remove_writer(self._descriptor)
+        if self._wanted:
+            self._loop.remove_reader(self._descriptor)
+        self._wanted = 0
+
+    def wait(self) -> asyncio.Future[None]:
+        """Return what is done once the exchange is over."""
+        self._wake = self._loop.create_future()
+        return self._wake
+
+    def results(self) -> list[PGresult]:
+        """Return the results; raises the error that has ended the exchange."""
+        if self.error is not None:
+            raise self.error
+        return self._results
 
 
 class FastConnection(LibpqConnection):
     """A connection on which only statements of the verbs run, one at a time."""
 
-    prepared: dict[tuple[bytes, tuple[int, ...]], bytes] | None = None
-    """The names of prepared statements; None where a pooler may be in front of the server."""
-
     frame: tuple[()] | tuple[bytes, bytes] = ()
     """What goes before and after statements outside a transaction, where the session's isolation is not ours to set."""
-
-    _named = 0
 
     async def ask(self, text: bytes, parameters: Mapping[str, object]) -> list[Any]:
         """Run a statement and return its rows."""
         if self.frame:
             return (await self.ask_all([(text, parameters)], ()))[0]
-        filled, name = await self._prepare(text, parameters)
-        filled.send(self.pgconn, name)
-        return filled.rows(await self._answer())
+        asked = self._prepare(text, parameters)
+        if asked.key is not None:
+            return (await self._rows_together([asked]))[0]
+        asked.filled.send(self.pgconn, asked.name)
+        results = await self._answers(_exchange(self.pgconn, in_pipeline=False))
+        return asked.filled.rows(_checked(results[-1]))
 
     async def ask_all(self, queries: Sequence[Query], frame: tuple[()] | tuple[bytes, bytes]) -> list[list[Any]]:
         """Run statements in one round trip and return the rows of each.
@@ -171,25 +260,8 @@ class FastConnection(LibpqConnection):
         if self.frame and self.pgconn.transaction_status == TransactionStatus.IDLE:
             frame = self.frame
         framed = [(frame[0], _NOTHING), *queries, (frame[1], _NOTHING)] if frame else queries
-        answers = await self._rows_together([await self._prepare(*query) for query in framed])
+        answers = await self._rows_together([self._prepare(*query) for query in framed])
         return answers[1:-1] if frame else answers
-
-    async def _prepare(self, text: bytes, parameters: Mapping[str, object]) -> tuple[Filled, bytes | None]:
-        """Return a statement, and the name under which it is prepared; None: it is to be sent unprepared."""
-        filled = fill(self, text, parameters)
-        prepared = self.prepared
-        if prepared is None:
-            return filled, None
-        key = (filled.query, filled.transformer.types or ())
-        name = prepared.get(key)
-        if name is None and len(prepared) < _MOST:
-            # Never reuse a name: the server may have prepared a statement whose sender was cancelled meanwhile.
-            name = b"holdfast_%d" % self._named
-            self._named += 1
-            self.pgconn.send_prepare(name, filled.query, param_types=key[1])
-            await self._answer()
-            prepared[key] = name
-        return filled, name
 
 
 def _exchange(session: PGconn, *, in_pipeline: bool) -> Exchange:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from holdfast.backends.sql.lane_cache import SeparateRunner
-from holdfast.backends.sql.streams.categories import Category, find_categories
+from holdfast.backends.sql.streams.categories import find_categories
+from holdfast.store.stream_values import Category
 
 
 class Categories:

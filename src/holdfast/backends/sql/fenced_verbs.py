@@ -22,10 +22,10 @@ def _lock_job(lease: Lease, milliseconds: int) -> Steps[bool]:
 
 def _lock_jobs(leases: Sequence[Lease], milliseconds: int) -> Steps[frozenset[Key]]:
     """Lock the rows of many leases, by seq, as every verb does; return those that are held."""
-    ordered = sorted((lease.seq, lease.fence) for lease in leases)
-    seqs, fences = Numbers(seq for seq, _ in ordered), Numbers(fence for _, fence in ordered)
+    ordered = sorted([(lease.seq, lease.fence) for lease in leases])
+    seqs, fences = map(Numbers, zip(*ordered, strict=True))
     found = yield from rows_of("lock_batch", seqs=seqs, fences=fences, milliseconds=milliseconds)
-    return frozenset(ordered).intersection((row[0], row[1]) for row in found)
+    return frozenset(ordered).intersection([row[:2] for row in found])
 
 
 def _lock_share(grant: Grant, milliseconds: int) -> Steps[bool]:

@@ -39,7 +39,7 @@ from holdfast.store.job_rows import (
     WaitingChildren,
 )
 from holdfast.store.steps import Place, Steps, became_ready
-from holdfast.store.unique_keys import Replacement, TakenKeys, UniqueClaim, UniqueJob, UniqueKey
+from holdfast.store.unique_keys import Replacement, TakenKeys, UniqueClaim, UniqueKey
 from holdfast.store.values import Finish
 
 _DUE: Sequence[str] = ("run_at", "seq", "lane_id", "turn", *COUNTERS, "followed")  # the columns of `due_jobs`
@@ -141,7 +141,7 @@ class SqlJobRows(ABC):
 
     @abstractmethod
     def add_keys(self, claims: Sequence[UniqueClaim], *, again: bool) -> Steps[int]:
-        """Add the keys that are missing, in this order, and record their jobs; return how many.
+        """Add the keys that are missing, in this order; return how many.
 
         Leaves out claims of jobs that exist, unless `again`. Waits for a transaction that has added one of the keys.
         """
@@ -151,9 +151,6 @@ class SqlJobRows(ABC):
 
     def drop_keys(self, keys: Sequence[UniqueKey]) -> Steps[None]:  # noqa: D102
         yield from unique_keys.drop_keys(keys)
-
-    def add_unique_jobs(self, jobs: Sequence[UniqueJob]) -> Steps[None]:  # noqa: D102
-        yield from unique_keys.add_unique_jobs(jobs)
 
     def replace(self, now: int, replacements: Sequence[Replacement]) -> Steps[list[Replacement]]:  # noqa: D102
         yield from unique_keys.set_arguments(replacements)
@@ -231,7 +228,7 @@ def _delete(state: JobState, seqs: Numbers, children: Numbers) -> Steps[None]:
     """Delete locked jobs with all that belongs to them."""
     if children:
         yield Ask("prune_links", {"seqs": children})
-    yield from unique_keys.drop_unique_jobs(seqs)
+    yield from unique_keys.drop_keys_of(seqs)
     for statement in (f"prune_{state}", "prune_attempts", "prune_jobs"):
         yield Ask(statement, {"seqs": seqs})
 

@@ -86,17 +86,11 @@ def hold_keys(keys: Sequence[UniqueKey]) -> Steps[None]:
 
 
 def drop_keys(keys: Sequence[UniqueKey]) -> Steps[None]:
-    """Delete locked keys, and the records of their holders."""
+    """Delete locked keys."""
     yield from each(
         "drop_unique_keys",
         [{"task": task, "unique_key": unique_key, "id": holder.id} for task, unique_key, holder in keys],
     )
-    yield from each("drop_unique_jobs", [{"id": key.holder.id} for key in keys])
-
-
-def add_unique_jobs(jobs: Sequence[UniqueJob]) -> Steps[None]:
-    """Record the keys of new jobs."""
-    yield from each("add_unique_jobs", [{**job._asdict(), "unique_scope": str(job.unique_scope)} for job in jobs])
 
 
 def set_arguments(replacements: Sequence[Replacement]) -> Steps[None]:
@@ -112,9 +106,8 @@ def prune_keys(limit: int) -> Steps[None]:
     yield from run("prune_unique_keys", limit=limit)
 
 
-def drop_unique_jobs(seqs: Numbers) -> Steps[None]:
-    """Delete what belongs to jobs that are being deleted: one read if none of them has a unique key."""
+def drop_keys_of(seqs: Numbers) -> Steps[None]:
+    """Delete the keys of jobs that are being deleted: one read if none of them has a unique key."""
     gone = yield from records(UniqueJob, "unique_among", seqs=seqs)
     named = [{"task": job.task, "unique_key": job.unique_key, "id": job.id} for job in gone]
     yield from each("drop_keys_of_pruned", sorted(named, key=lambda key: (key["task"], key["unique_key"])))
-    yield from each("drop_unique_jobs", [{"id": job.id} for job in gone])

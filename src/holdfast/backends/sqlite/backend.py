@@ -25,7 +25,7 @@ from holdfast.backends.sqlite.connection import Connection
 from holdfast.backends.sqlite.error_map import write_lock_held
 from holdfast.backends.sqlite.job_rows import SqliteJobRows
 from holdfast.backends.sqlite.jobs import SqliteExtender, SqliteJobs, facts
-from holdfast.backends.sqlite.location import SqliteLocation, prepare_file
+from holdfast.backends.sqlite.location import SqliteLocation
 from holdfast.backends.sqlite.notifier import SqliteNotifier
 from holdfast.backends.sqlite.runners import SessionRunner
 from holdfast.backends.sqlite.schema import SqliteSchema
@@ -40,6 +40,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.model.steady_clock import Steady
 from holdfast.store.backend_over_parts import BackendOverParts, StoreParts, StreamParts
 from holdfast.store.capabilities import Capabilities
+from holdfast.store.database_file import prepare_file
 from holdfast.store.jobs_over_rows import InsightOverRows, QueuesOverRows
 from holdfast.store.schedules_over_rows import SchedulesOverRows
 from holdfast.store.steps import Runner

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from holdfast.backends.sqlite.connection import Connection
 from holdfast.backends.sqlite.execute import drive
-from holdfast.backends.sqlite.handler_connection import TransactionConnection
 from holdfast.concurrency.connection_thread import ConnectionThread
 from holdfast.concurrency.deadlines import Deadline, Deadlines, DeadlinesClosedError
 from holdfast.concurrency.priority_lock import PriorityLock
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, StoreUnavailable
+from holdfast.store.handler_connection import TransactionConnection
 from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTransaction, TransactionState
 from holdfast.store.steps import Place, Steps
 
@@ -55,7 +55,7 @@ class SqliteTransaction(OpenTransaction):
         self._finish: Callable[[Work[Any]], Any] = (
             (lambda work: uncancellable(session.run(work))) if is_async else session.run_blocking
         )
-        self.connection = TransactionConnection(lambda work: self._run(self._guarded(work)))
+        self.connection = TransactionConnection(lambda use: self._run(self._guarded(lambda own: use(own.raw))))
 
     def begin(self) -> Any:  # noqa: D102 - see `OpenTransaction`
         return self._run(self._begin)

@@ -29,23 +29,13 @@ class SqliteJobRows(SqlJobRows):
 
     def add_keys(self, claims: Sequence[UniqueClaim], *, again: bool) -> Steps[int]:  # noqa: D102
         def add(tx: Tx) -> int:
-            now = tx.now
-            wanted: list[dict[str, object]] = [
-                {
-                    "task": claim.task,
-                    "unique_key": claim.unique_key,
-                    "id": claim.id,
-                    "unique_scope": claim.unique_scope,
-                    "period": claim.period,
-                    "again": again,
-                    "now": now,
-                }
-                for claim in claims
-            ]
-            added = tx.many("take_unique_keys", wanted)
-            if added:
-                tx.many("add_unique_jobs" if added == len(wanted) else "record_unique_jobs", wanted)
-            return added
+            return tx.many(
+                "add_unique_key",
+                (
+                    (task, unique_key, job_id, str(scope), None if period is None else tx.now + period, again)
+                    for task, unique_key, job_id, scope, period in claims
+                ),
+            )
 
         return (yield from direct(add)())
 

@@ -14,15 +14,16 @@ from holdfast.backends.sqlite.job_rows import SqliteJobRows
 from holdfast.backends.sqlite.location import SqliteLocation
 from holdfast.backends.sqlite.runners import SessionRunner
 from holdfast.backends.sqlite.verbs import claim as claiming
-from holdfast.backends.sqlite.verbs.enqueue import enqueue
+from holdfast.backends.sqlite.verbs.enqueue import enqueue, enqueue_unique
 from holdfast.backends.sqlite.verbs.extend import extend_many
 from holdfast.backends.sqlite.versions import known_faults
 from holdfast.model.job import Lease, NewJob
 from holdfast.store.job_rows import JobRows
 from holdfast.store.jobs_over_rows import JobsOverRows
 from holdfast.store.steps import Ready, Runner, Steps, Verb
-from holdfast.store.values import Claim, ClaimRequest, Extension
+from holdfast.store.values import Claim, ClaimRequest, Enqueued, Extension
 from holdfast.store.verbs.enqueue import Insert
+from holdfast.store.verbs.unique import are_unique
 
 T = TypeVar("T")
 
@@ -36,6 +37,11 @@ class SqliteJobs(JobsOverRows):
 
     async def enqueue_plain(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts
         return await self._runner.write(lambda: enqueue(jobs))
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:  # noqa: D102
+        if are_unique(jobs):
+            return await self._runner.write(lambda: enqueue_unique(self._rows, jobs))
+        return await super().enqueue(jobs)
 
     async def inserter(self, jobs: Sequence[NewJob]) -> Insert:  # noqa: ARG002, D102
         return enqueue

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 
 from holdfast.backends.sqlite.connection import Connection
 from holdfast.backends.sqlite.handler_transaction import SqlitePlace, SqliteTransaction
-from holdfast.concurrency.connection_thread import ConnectionThread
+from holdfast.concurrency.connection_thread import ConnectionThread, ConnectionThreads
 from holdfast.concurrency.deadlines import Deadlines
 from holdfast.concurrency.priority_lock import PriorityLock
 from holdfast.concurrency.store_threads import store_thread_name
 from holdfast.model.isolation import Isolation
 from holdfast.store.fences import HandlersTransactions
-from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, opened, opened_blocking
+from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, Opened, opened_blocking
 from holdfast.store.steps import Place
 
 
@@ -30,18 +29,15 @@ class SqliteTransactions(HandlersTransactions):
         became_ready: Callable[[Sequence[Place]], None],
     ) -> None:
         super().__init__(verbs)
-        self._new_session = new_session
-        self._idle: list[ConnectionThread[Connection]] = []
-        self._is_closed = False
-        self._closing = threading.Lock()
+        self._sessions = ConnectionThreads(new_session)
         self._deadlines = Deadlines(store_thread_name("sqlite-deadlines"))
-        self._place = SqlitePlace(queue, self._deadlines, verbs, became_ready, self._put_back)
+        self._place = SqlitePlace(queue, self._deadlines, verbs, became_ready, self._sessions.put_back)
 
     def open(  # noqa: D102
         self, fence: FenceCheck, limit: timedelta, isolation: Isolation
     ) -> AbstractAsyncContextManager[SqliteTransaction]:
         del isolation  # with one writer at a time, every transaction is serializable
-        return opened(lambda: self._transaction(fence, limit, is_async=True))
+        return Opened(lambda: self._transaction(fence, limit, is_async=True))
 
     def open_blocking(  # noqa: D102
         self, fence: FenceCheck, limit: timedelta, isolation: Isolation
@@ -50,25 +46,9 @@ class SqliteTransactions(HandlersTransactions):
         return opened_blocking(lambda: self._transaction(fence, limit, is_async=False))
 
     def _transaction(self, fence: FenceCheck, limit: timedelta, *, is_async: bool) -> SqliteTransaction:
-        try:
-            session = self._idle.pop()
-        except IndexError:
-            session = self._new_session()
-        return SqliteTransaction(session, self._place, fence, limit, is_async=is_async)
-
-    def _put_back(self, session: ConnectionThread[Connection]) -> None:
-        """Keep a connection for the next transaction, or close it if the store is closed."""
-        with self._closing:
-            if not self._is_closed:
-                self._idle.append(session)
-                return
-        session.submit(lambda connection: connection.close())  # do not wait: this may be the connection's thread
+        return SqliteTransaction(self._sessions.take(), self._place, fence, limit, is_async=is_async)
 
     def close(self) -> None:
         """Roll back open transactions, so that no stuck handler keeps the write lock, and close the connections."""
         self._deadlines.close()
-        with self._closing:
-            self._is_closed = True
-            idle, self._idle = self._idle, []
-        for session in idle:
-            session.close()
+        self._sessions.close()

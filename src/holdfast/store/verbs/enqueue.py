@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from holdfast.model.job import NewJob, parents_of
+from holdfast.model.job import NewJob, parents_of, unique_of
 from holdfast.store.job_rows import JobRows
 from holdfast.store.steps import Steps
 from holdfast.store.values import Enqueued
 from holdfast.store.verbs.children import Insertion, enqueue_children
-from holdfast.store.verbs.unique import enqueue_unique, unique_of
+from holdfast.store.verbs.unique import enqueue_unique
 
 Insert = Callable[[Sequence[NewJob]], Steps[list[bool]]]
 """The store's step that inserts jobs and returns True for each whose id is new."""

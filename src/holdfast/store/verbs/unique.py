@@ -21,7 +21,7 @@ import msgspec
 from holdfast.errors import StoreUnavailable, UniqueConflict
 from holdfast.model.conditions import Unique, UniqueScope
 from holdfast.model.instants import span_micros
-from holdfast.model.job import JobState, NewJob
+from holdfast.model.job import JobState, NewJob, parents_of, unique_of
 from holdfast.model.turn import due_at, turn_of
 from holdfast.model.unique import Holder, KeyDecision, Stage, decide, may_retry
 from holdfast.store.job_rows import JobRow, JobRows, Waiting
@@ -34,15 +34,24 @@ if TYPE_CHECKING:
     from holdfast.store.verbs.enqueue import Insert
 
 
-def unique_of(job: NewJob) -> Unique | None:
-    """Return the unique key that a job is enqueued with."""
-    return None if job.conditions is None else job.conditions.unique
+def are_unique(jobs: Sequence[NewJob]) -> bool:
+    """Whether each job has a unique key, no two of them the same, and neither an order key nor parents.
+
+    A store may insert these in a shorter way if no job has taken one of the keys, and no id is known.
+    """
+    keys: set[KeyName] = set()
+    for job in jobs:
+        unique = unique_of(job)
+        if unique is None or parents_of(job) or job.order_key is not None:
+            return False
+        keys.add((job.task, unique.key))
+    return 0 < len(keys) == len(jobs)
 
 
 def enqueue_unique(rows: JobRows, jobs: Sequence[NewJob], insert: Insert) -> Steps[list[Enqueued]]:
     """Insert the jobs whose unique keys are free, and those without one; answer the others with the holder's id."""
     answers: dict[int, Enqueued] = {}
-    claims = _claims(jobs)
+    claims = claims_of(jobs)
     for _ in range(DECISIONS):
         taken = yield from rows.take_keys(claims)
         if taken.all_given and not answers:
@@ -56,7 +65,7 @@ def enqueue_unique(rows: JobRows, jobs: Sequence[NewJob], insert: Insert) -> Ste
         yield from _write(rows, call, insert, answers)
         if len(answers) == len(jobs):
             return [answers[index] for index in range(len(jobs))]
-        claims = _claims([job for index, job in enumerate(jobs) if index not in answers])
+        claims = claims_of([job for index, job in enumerate(jobs) if index not in answers])
     raise StoreUnavailable("jobs with these unique keys changed repeatedly while they were enqueued: try again")
 
 
@@ -64,7 +73,6 @@ def _write(rows: JobRows, call: _Round, insert: Insert, answers: dict[int, Enque
     """Insert the jobs of a round, and replace what is to be replaced; add their answers."""
     if call.changed:
         yield from rows.hold_keys(list(call.changed.values()))
-        yield from rows.add_unique_jobs(call.taken)
     if call.inserting:
         made = yield from insert(list(call.inserting.values()))
         answers |= dict(zip(call.inserting, made, strict=True))
@@ -109,7 +117,6 @@ class _Round:
         self.keys: dict[KeyName, UniqueKey] = {}
         self.changed: dict[KeyName, UniqueKey] = {}
         self.fresh: list[UniqueKey] = []
-        self.taken: list[UniqueJob] = []
         self.refusal: UniqueConflict | None = None
         self._by_id: dict[str, int] = {}
         self._now = 0
@@ -159,13 +166,13 @@ class _Round:
             self.keys[key.name] = key._replace(holder=holder)
         else:
             self._hold(key._replace(holder=holder))
-            self.taken.append(UniqueJob(job.id, job.task, unique.key, unique.scope))
 
     def _hold(self, key: UniqueKey) -> None:
         self.keys[key.name] = self.changed[key.name] = key
 
 
-def _claims(jobs: Sequence[NewJob]) -> list[UniqueClaim]:
+def claims_of(jobs: Sequence[NewJob]) -> list[UniqueClaim]:
+    """Return the keys that the jobs are to have, of those that have one."""
     return [
         UniqueClaim(
             job.task, unique.key, job.id, unique.scope, None if unique.period is None else span_micros(unique.period)

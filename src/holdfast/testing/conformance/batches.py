@@ -81,10 +81,23 @@ class TestBatchTransaction(Conformance):
         with pytest.raises(HandlerError):
             async with backend.transactions.begin_many([job.lease for job in jobs], limit=LIMIT) as transaction:
                 await effects.insert(transaction.connection, jobs[0].id)
-                await transaction.finish(completions(jobs))
                 raise HandlerError
         assert await effects.count(jobs[0].id) == 0
         assert [await backend.jobs.verify(job.lease) for job in jobs] == [Standing.HELD] * 3
+
+    async def test_an_exception_after_the_end_undoes_all_or_comes_too_late_for_all(
+        self, backend: Backend, effects: EffectTable
+    ) -> None:
+        """A store may commit with the outcomes."""
+        await effects.create()
+        jobs = await hold(backend)
+        with pytest.raises(HandlerError):
+            async with backend.transactions.begin_many([job.lease for job in jobs], limit=LIMIT) as transaction:
+                await effects.insert(transaction.connection, jobs[0].id)
+                await transaction.finish(completions(jobs))
+                raise HandlerError
+        standing = Standing.COMPLETED if await effects.count(jobs[0].id) else Standing.HELD
+        assert [await backend.jobs.verify(job.lease) for job in jobs] == [standing] * 3
 
     async def test_each_job_of_a_batch_has_its_own_outcome(self, backend: Backend) -> None:
         done, failed, retried, released, untouched = jobs = await hold(backend, 5)

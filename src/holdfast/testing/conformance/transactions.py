@@ -81,10 +81,23 @@ class TestAsync(Conformance):
         with pytest.raises(HandlerError):
             async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
                 await effects.insert(transaction.connection, job.id)
-                assert await transaction.complete(job.lease, None) is Verdict.DONE
                 raise HandlerError
         assert await effects.count(job.id) == 0
         assert await backend.jobs.verify(job.lease) is Standing.HELD
+
+    async def test_an_exception_after_the_completion_undoes_both_or_comes_too_late_for_both(
+        self, backend: Backend, effects: EffectTable
+    ) -> None:
+        """A store may commit with the completion."""
+        await effects.create()
+        job = await hold_one(backend)
+        with pytest.raises(HandlerError):
+            async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
+                await effects.insert(transaction.connection, job.id)
+                assert await transaction.complete(job.lease, None) is Verdict.DONE
+                raise HandlerError
+        standing = Standing.COMPLETED if await effects.count(job.id) else Standing.HELD
+        assert await backend.jobs.verify(job.lease) is standing
 
     async def test_a_handler_that_is_cancelled_rolls_back(self, backend: Backend, effects: EffectTable) -> None:
         await effects.create()
@@ -345,10 +358,10 @@ class TestShared(Conformance):
         other = await make_backend()
         job = await hold_one(backend)
         async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
-            assert await transaction.complete(job.lease, None) is Verdict.DONE
             verifying = asyncio.create_task(other.jobs.verify(job.lease))
             done, _ = await asyncio.wait([verifying], timeout=0.2)
             assert not done
+            assert await transaction.complete(job.lease, None) is Verdict.DONE
         assert await verifying is Standing.COMPLETED
 
     async def test_uncommitted_writes_are_invisible_to_others(

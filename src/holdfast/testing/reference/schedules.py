@@ -36,12 +36,12 @@ class ReferenceSchedules:
 
     def __init__(self, model: Reference) -> None:
         self._model = model
-        self._known: dict[str, ReferenceSchedule] = {}
+        self.known: dict[str, ReferenceSchedule] = {}
 
     async def fire(self, tasks: Sequence[str], names: Sequence[str], limit: int) -> Fired:
         made = 0
         waits: list[int] = []
-        for name, known in sorted(self._known.items()):
+        for name, known in sorted(self.known.items()):
             mine = known.definition.task in tasks if known.owner is None else name in names
             if not mine or known.paused:
                 continue
@@ -73,7 +73,7 @@ class ReferenceSchedules:
         taken: dict[str, str] = {}
         now = self._model.now
         for name, definition in definitions.items():
-            known = self._known.get(name)
+            known = self.known.get(name)
             if known is not None and known.owner not in {None, owner}:
                 taken[name] = str(known.owner)
                 continue
@@ -85,26 +85,26 @@ class ReferenceSchedules:
             confirms = known is None or not is_same or not 0 <= now - known.declared_us < _CONFIRM_US
             if confirms:
                 self._define(name, definition, owner)
-        for name in [name for name, known in self._known.items() if known.owner == owner and name not in definitions]:
-            declared_us = self._known[name].declared_us
+        for name in [name for name, known in self.known.items() if known.owner == owner and name not in definitions]:
+            declared_us = self.known[name].declared_us
             if overrules is not None and overrules.get(name) == declared_us:
-                del self._known[name]
+                del self.known[name]
             else:
                 disputed[name] = declared_us
         return Declared(disputed, taken)
 
     def _define(self, name: str, definition: ScheduleDefinition, owner: str | None) -> None:
         now = self._model.now
-        known = self._known.get(name)
+        known = self.known.get(name)
         if known is None:
-            self._known[name] = ReferenceSchedule(definition, owner, now, first_after(definition.times, now), now)
+            self.known[name] = ReferenceSchedule(definition, owner, now, first_after(definition.times, now), now)
             return
         if known.definition.times != definition.times:
             known.next_us, known.decided_us = first_after(definition.times, now), now
         known.definition, known.owner, known.declared_us = definition, owner, now
 
     async def put(self, name: str, definition: ScheduleDefinition) -> bool:
-        known = self._known.get(name)
+        known = self.known.get(name)
         if known is not None and known.owner is not None:
             message = f"schedule {name} is declared in code"
             raise ConfigError(message)
@@ -112,13 +112,13 @@ class ReferenceSchedules:
         return known is None
 
     async def remove(self, name: str, silent: timedelta) -> bool:
-        known = self._known.get(name)
+        known = self.known.get(name)
         if known is None:
             return False
         if known.owner is not None and self._model.now - known.declared_us < span_micros(silent):
             message = f"schedule {name} is declared in code"
             raise ConfigError(message)
-        del self._known[name]
+        del self.known[name]
         return True
 
     async def pause(self, name: str) -> bool:
@@ -136,13 +136,13 @@ class ReferenceSchedules:
         return True
 
     def _require(self, name: str) -> ReferenceSchedule:
-        if name not in self._known:
+        if name not in self.known:
             raise ScheduleNotFound(name)
-        return self._known[name]
+        return self.known[name]
 
     async def list(self, names: Sequence[str] | None = None) -> list[ScheduleView]:
-        wanted = sorted(self._known if names is None else self._known.keys() & set(names))
-        return [self._view(name, self._known[name]) for name in wanted]
+        wanted = sorted(self.known if names is None else self.known.keys() & set(names))
+        return [self._view(name, self.known[name]) for name in wanted]
 
     def _view(self, name: str, known: ReferenceSchedule) -> ScheduleView:
         now = self._model.now

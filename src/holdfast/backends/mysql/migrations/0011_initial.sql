@@ -57,6 +57,8 @@ create table if not exists holdfast_job (
     turn bigint not null,
     payload_bytes int not null,
     order_key varchar(128),
+    unique_key varchar(128),
+    unique_scope varchar(16),
     unique key by_id (id)
 ) {table};
 
@@ -246,13 +248,6 @@ create table if not exists holdfast_unique_key (
     replaced_by varchar(36),
     primary key (task, unique_key),
     key by_end (until_at)
-) {table};
-
-create table if not exists holdfast_unique_job (
-    id varchar(36) not null primary key,
-    task varchar(128) not null,
-    unique_key varchar(128) not null,
-    unique_scope varchar(16) not null
 ) {table};
 
 create table if not exists holdfast_category (

@@ -88,8 +88,8 @@ on duplicate key update consumer = holdfast_share_latch.consumer;
 select allocation.owner
 from (
     select consumer.value as consumer, category.category_id, place.value as partition_id
-    from json_table(:consumers, '$[*]' columns (number for ordinality, value varchar(128) path '$')) as consumer
-    straight_join json_table(:categories, '$[*]' columns (number for ordinality, value varchar(128) path '$')) as named
+    from json_table(:consumers, '$[*]' columns (number for ordinality, value varchar(128) character set utf8mb4 path '$')) as consumer
+    straight_join json_table(:categories, '$[*]' columns (number for ordinality, value varchar(128) character set utf8mb4 path '$')) as named
         on named.number = consumer.number
     straight_join json_table(:partition_ids, '$[*]' columns (number for ordinality, value int path '$')) as place
         on place.number = consumer.number
@@ -108,8 +108,8 @@ select allocation.consumer, given.category, allocation.category_id, allocation.p
        allocation.losses, allocation.on_trial
 from (
     select consumer.value as consumer, category.category, category.category_id, place.value as partition_id
-    from json_table(:consumers, '$[*]' columns (number for ordinality, value varchar(128) path '$')) as consumer
-    straight_join json_table(:categories, '$[*]' columns (number for ordinality, value varchar(128) path '$')) as named
+    from json_table(:consumers, '$[*]' columns (number for ordinality, value varchar(128) character set utf8mb4 path '$')) as consumer
+    straight_join json_table(:categories, '$[*]' columns (number for ordinality, value varchar(128) character set utf8mb4 path '$')) as named
         on named.number = consumer.number
     straight_join json_table(:partition_ids, '$[*]' columns (number for ordinality, value int path '$')) as place
         on place.number = consumer.number
@@ -128,8 +128,8 @@ select allocation.consumer, given.category, allocation.category_id, allocation.p
        allocation.losses, allocation.on_trial
 from (
     select consumer.value as consumer, category.category, category.category_id, place.value as partition_id
-    from json_table(:consumers, '$[*]' columns (number for ordinality, value varchar(128) path '$')) as consumer
-    straight_join json_table(:categories, '$[*]' columns (number for ordinality, value varchar(128) path '$')) as named
+    from json_table(:consumers, '$[*]' columns (number for ordinality, value varchar(128) character set utf8mb4 path '$')) as consumer
+    straight_join json_table(:categories, '$[*]' columns (number for ordinality, value varchar(128) character set utf8mb4 path '$')) as named
         on named.number = consumer.number
     straight_join json_table(:partition_ids, '$[*]' columns (number for ordinality, value int path '$')) as place
         on place.number = consumer.number
@@ -148,8 +148,8 @@ for update;
 select latch.consumer, latch.category, latch.partition_id
 from (
     select consumer.value as consumer, named.value as category, place.value as partition_id
-    from json_table(:consumers, '$[*]' columns (number for ordinality, value varchar(128) path '$')) as consumer
-    straight_join json_table(:categories, '$[*]' columns (number for ordinality, value varchar(128) path '$')) as named
+    from json_table(:consumers, '$[*]' columns (number for ordinality, value varchar(128) character set utf8mb4 path '$')) as consumer
+    straight_join json_table(:categories, '$[*]' columns (number for ordinality, value varchar(128) character set utf8mb4 path '$')) as named
         on named.number = consumer.number
     straight_join json_table(:partition_ids, '$[*]' columns (number for ordinality, value int path '$')) as place
         on place.number = consumer.number

@@ -1,9 +1,8 @@
 -- Lists and counts for operators; read only.
 
 -- name: job_body
-select job.payload, job.headers, job.timeout, completed.result, kept.unique_key
+select job.payload, job.headers, job.timeout, completed.result, job.unique_key
 from holdfast_job as job left join holdfast_completed as completed on completed.seq = job.seq
-left join holdfast_unique_job as kept on kept.id = job.id
 where job.seq = :seq;
 
 -- name: list_ready

@@ -62,9 +62,11 @@ select {now}, @@auto_increment_increment;
 
 -- name: insert_jobs
 insert into holdfast_job (
-    id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn, payload_bytes, order_key
+    id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn, payload_bytes, order_key,
+    unique_key, unique_scope
 ) values (
-    :id, :lane_id, :payload, :headers, :priority, :max_attempts, :timeout, :enqueued_at, :turn, :payload_bytes, :order_key
+    :id, :lane_id, :payload, :headers, :priority, :max_attempts, :timeout, :enqueued_at, :turn, :payload_bytes, :order_key,
+    :unique_key, :unique_scope
 );
 
 -- name: insert_ready

@@ -7,33 +7,20 @@ insert into holdfast_unique_key (task, unique_key, id, unique_scope, until_at)
 select given.task, given.unique_key, given.id, given.unique_scope, {now} + given.period
 from (
     select * from json_table(:claims, '$[*]' columns (
-        task varchar(128) path '$.task', unique_key varchar(128) path '$.unique_key', id varchar(36) path '$.id',
-        unique_scope varchar(16) path '$.unique_scope', period bigint path '$.period'
+        task varchar(128) character set utf8mb4 path '$.task', unique_key varchar(128) character set utf8mb4 path '$.unique_key', id varchar(36) character set utf8mb4 path '$.id',
+        unique_scope varchar(16) character set utf8mb4 path '$.unique_scope', period bigint path '$.period'
     )) as listed
 ) as given
 left join holdfast_unique_key as known on known.task = given.task and known.unique_key = given.unique_key
 left join holdfast_job as job on job.id = given.id
 where known.task is null and (:again or job.seq is null);
 
--- name: record_added_keys
--- The jobs that were just given their keys.
-insert into holdfast_unique_job (id, task, unique_key, unique_scope)
-select taken.id, taken.task, taken.unique_key, taken.unique_scope
-from (
-    select * from json_table(:claims, '$[*]' columns (
-        task varchar(128) path '$.task', unique_key varchar(128) path '$.unique_key', id varchar(36) path '$.id'
-    )) as listed
-) as given
-straight_join holdfast_unique_key as taken
-    on taken.task = given.task and taken.unique_key = given.unique_key and taken.id = given.id
-on duplicate key update id = holdfast_unique_job.id;
-
 -- name: lock_unique_keys
 -- Those that existed. The caller sorts them, so that two such calls cannot deadlock.
 select 1 as locked
 from (
     select * from json_table(:claims, '$[*]' columns (
-        task varchar(128) path '$.task', unique_key varchar(128) path '$.unique_key'
+        task varchar(128) character set utf8mb4 path '$.task', unique_key varchar(128) character set utf8mb4 path '$.unique_key'
     )) as listed
 ) as given
 straight_join holdfast_unique_key as held force index (primary)
@@ -52,7 +39,7 @@ select given.task, given.unique_key, taken.id, taken.unique_scope, taken.until_a
        case when own.seq is not null then given.id end as known, {now} as now
 from (
     select * from json_table(:claims, '$[*]' columns (
-        task varchar(128) path '$.task', unique_key varchar(128) path '$.unique_key', id varchar(36) path '$.id'
+        task varchar(128) character set utf8mb4 path '$.task', unique_key varchar(128) character set utf8mb4 path '$.unique_key', id varchar(36) character set utf8mb4 path '$.id'
     )) as listed
 ) as given
 left join holdfast_unique_key as taken on taken.task = given.task and taken.unique_key = given.unique_key

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 
 from holdfast.backends.mysql.execute import final
 from holdfast.backends.sql.steps import Ask, Each, records, together
-from holdfast.backends.sql.streams.categories import Category, find_categories, make_categories
-from holdfast.backends.sql.streams.placing import Known, Place, Placing, answers, as_known, conflict, places_of
+from holdfast.backends.sql.streams.categories import find_categories, make_categories
 from holdfast.model.event import Appended, NewEvent
 from holdfast.store.steps import Steps
+from holdfast.store.stream_values import Category
+from holdfast.store.verbs.placing import Known, Place, Placing, answers, as_known, conflict, places_of
 
 _COLUMNS = (
     "category_id",

@@ -20,7 +20,7 @@ from holdfast.backends.mysql.execute import final, numbered
 from holdfast.backends.sql.job_writes import count_row
 from holdfast.backends.sql.steps import Ask, Each, Rows, each, rows, together
 from holdfast.model.instants import span_micros, to_micros
-from holdfast.model.job import NewJob, parents_of
+from holdfast.model.job import NewJob, parents_of, unique_of
 from holdfast.model.turn import due_at, turn_of
 from holdfast.store.steps import Place, Steps, became_ready
 
@@ -180,7 +180,10 @@ def _insert_placed(jobs: Sequence[NewJob], lanes: LaneIds, *, is_alone: bool) ->
 def _placed_body(job: NewJob, lanes: LaneIds, now: int) -> dict[str, Any]:
     run_at = due_at(job, now)
     times = {"enqueued_at": now, "run_at": run_at, "turn": turn_of(run_at, job.priority)}
-    return {**_body(job, lanes), **times, "order_key": job.order_key}
+    unique = unique_of(job)
+    scope = None if unique is None else str(unique.scope)
+    names = {"order_key": job.order_key, "unique_key": None if unique is None else unique.key, "unique_scope": scope}
+    return {**_body(job, lanes), **times, **names}
 
 
 def _take_keys(jobs: Sequence[NewJob]) -> Steps[dict[tuple[str, str | None], tuple[int, int]]]:

@@ -1,9 +1,8 @@
 -- Lists and counts for operators; read only.
 
 -- name: job_body
-select job.payload, job.headers, job.timeout, completed.result, kept.unique_key
+select job.payload, job.headers, job.timeout, completed.result, job.unique_key
 from {schema}.job as job left join {schema}.completed as completed on completed.seq = job.seq
-left join {schema}.unique_job as kept on kept.id = job.id
 where job.seq = %(seq)s;
 
 -- name: list_ready

@@ -26,16 +26,18 @@ from given cross join lateral (
 
 -- name: lock_batch
 -- As `lock_lease`, for a transaction over many jobs. The caller sorts the leases, so that two such calls cannot deadlock.
-select running.seq, running.fence, set_config('idle_in_transaction_session_timeout', %(milliseconds)s::text, true)
+-- The timeout is set once: a subquery that refers to no row is run once.
+select running.seq, running.fence, running.followed
 from unnest(%(seqs)s::bigint[], %(fences)s::bigint[]) with ordinality as given (seq, fence, place)
 cross join lateral (
-    select seq, fence from {schema}.running where seq = given.seq and fence = given.fence limit 1
+    select seq, fence, followed from {schema}.running where seq = given.seq and fence = given.fence limit 1
     for update
 ) as running
+where (select set_config('idle_in_transaction_session_timeout', %(milliseconds)s::text, true)) is not null
 order by given.place;
 
 -- name: lock_lease
--- For a handler's transaction: until its end, no rescue can take the lease. If this process stops responding, the
--- server ends the session after the limit, which unlocks the row.
-select seq, set_config('idle_in_transaction_session_timeout', %(milliseconds)s::text, true)
+-- For a handler's transaction: until its end, no rescue can take the lease, and no job can be made to follow this one.
+-- If this process stops responding, the server ends the session after the limit, which unlocks the row.
+select set_config('idle_in_transaction_session_timeout', %(milliseconds)s::text, true), followed
 from {schema}.running where seq = %(seq)s and fence = %(fence)s for update;

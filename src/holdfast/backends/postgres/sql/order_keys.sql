@@ -23,19 +23,20 @@ given as materialized (
     from instant cross join unnest(
         %(ids)s::uuid[], %(lane_ids)s::integer[], %(payloads)s::text[], %(headers)s::text[],
         %(priorities)s::integer[], %(max_attempts)s::integer[], %(timeouts)s::double precision[],
-        %(run_ats)s::bigint[], %(delays)s::bigint[], %(order_keys)s::text[], %(key_ids)s::bigint[],
-        %(vacant)s::boolean[]
+        %(run_ats)s::bigint[], %(delays)s::bigint[], %(unique_keys)s::text[], %(unique_scopes)s::text[],
+        %(order_keys)s::text[], %(key_ids)s::bigint[], %(vacant)s::boolean[]
     ) with ordinality as given (
-        id, lane_id, payload, headers, priority, max_attempts, timeout, run_at, delay, order_key, key_id, vacant,
-        place
+        id, lane_id, payload, headers, priority, max_attempts, timeout, run_at, delay, unique_key, unique_scope,
+        order_key, key_id, vacant, place
     )
 ),
 made as (
     insert into {schema}.job (
-        id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn, payload_bytes, order_key
+        id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn, payload_bytes, order_key,
+        unique_key, unique_scope
     )
     select id, lane_id, payload, headers, priority, max_attempts, timeout, now,
-           due_at - priority::bigint * {priority_step}, octet_length(payload), order_key
+           due_at - priority::bigint * {priority_step}, octet_length(payload), order_key, unique_key, unique_scope
     from given order by place
     on conflict (id) do nothing
     returning seq, id, lane_id, turn, payload_bytes, turn + priority::bigint * {priority_step} as due_at

@@ -12,8 +12,11 @@ from collections.abc import Mapping, Sequence
 
 from holdfast.backends.postgres.verbs.copying import event_row, stream
 from holdfast.backends.sql.steps import Ask, Numbers, Rows, each, load, records, together
-from holdfast.backends.sql.streams.categories import Category, find_categories, make_categories
-from holdfast.backends.sql.streams.placing import (
+from holdfast.backends.sql.streams.categories import find_categories, make_categories
+from holdfast.model.event import Appended, NewEvent
+from holdfast.store.steps import Steps
+from holdfast.store.stream_values import Category
+from holdfast.store.verbs.placing import (
     Known,
     Place,
     Placing,
@@ -23,8 +26,6 @@ from holdfast.backends.sql.streams.placing import (
     headers_of,
     places_of,
 )
-from holdfast.model.event import Appended, NewEvent
-from holdfast.store.steps import Steps
 
 
 def append(events: Sequence[NewEvent], categories: Mapping[str, Category]) -> Steps[list[Appended]]:

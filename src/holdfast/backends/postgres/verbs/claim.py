@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.backends.sql.claim_floor import Place
 from holdfast.backends.sql.steps import Ask, Rows, records, rows, run, together
 from holdfast.model.instants import MICROSECOND, span_micros
 from holdfast.model.job import LeasedJob
 from holdfast.model.limits import LanePlace, LimitKey, LimitUse, Shares, next_wait, share_out, taken_by
+from holdfast.store.claim_floor import Place
 from holdfast.store.steps import Steps
 from holdfast.store.values import Claim, ClaimRequest
 

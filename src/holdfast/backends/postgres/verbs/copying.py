@@ -8,8 +8,8 @@ from itertools import islice
 
 import msgspec
 
-from holdfast.backends.sql.streams.placing import Row
-from holdfast.model.job import NewJob
+from holdfast.model.job import NewJob, unique_of
+from holdfast.store.verbs.placing import Row
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
@@ -22,7 +22,7 @@ _float = struct.Struct("!id").pack
 _long = struct.Struct("!iq").pack
 _EVENT_HEAD = struct.Struct("!hiiiiiqi").pack  # 10 columns: category_id, partition_id, position_id, length of stream
 _EVENT_MIDDLE = struct.Struct("!iqi16si").pack  # version, event_id, length of event_name
-_JOB_HEAD = struct.Struct("!hiqi16sii").pack  # 11 columns: seq, id, lane_id
+_JOB_HEAD = struct.Struct("!hiqi16sii").pack  # 13 columns: seq, id, lane_id
 _JOB_TAIL = struct.Struct("!iqiqii").pack  # enqueued_at, turn, payload_bytes
 _JOB_MIDDLE = struct.Struct("!iiii").pack  # priority, max_attempts
 _READY = struct.Struct("!hiiiqiqii").pack  # lane_id, turn, seq, payload_bytes
@@ -32,17 +32,24 @@ _SCHEDULED = struct.Struct("!hiqiqi?").pack  # run_at, seq, retrying
 def job_row(job: NewJob, seq: int, lane_id: int, payload: bytes, enqueued_at: int, turn: int) -> bytes:
     """Return a row of job; `payload` is encoded already, because its length is needed elsewhere, too."""
     headers = _encode(job.headers) if job.headers else None
+    unique = unique_of(job)
     return b"".join(
         (
-            _JOB_HEAD(11, 8, seq, 16, bytes.fromhex(job.id.replace("-", "")), 4, lane_id),
+            _JOB_HEAD(13, 8, seq, 16, bytes.fromhex(job.id.replace("-", "")), 4, lane_id),
             _length(len(payload)),
             payload,
             _NULL if headers is None else _length(len(headers)) + headers,
             _JOB_MIDDLE(4, job.priority, 4, job.max_attempts),
             _NULL if job.timeout is None else _float(8, job.timeout),
             _JOB_TAIL(8, enqueued_at, 8, turn, 4, len(payload)),
+            _NULL + _NULL if unique is None else _text(unique.key) + _text(unique.scope),
         )
     )
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return _length(len(data)) + data
 
 
 def ready_row(lane_id: int, turn: int, seq: int, payload_bytes: int) -> bytes:

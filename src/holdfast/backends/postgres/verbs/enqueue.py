@@ -18,9 +18,10 @@ from holdfast.backends.postgres.verbs.copying import job_row, ready_row, schedul
 from holdfast.backends.sql.job_writes import count_row
 from holdfast.backends.sql.steps import Numbers, Rows, each, load, rows, run
 from holdfast.model.instants import span_micros, to_micros
-from holdfast.model.job import NewJob, parents_of
+from holdfast.model.job import NewJob, parents_of, unique_of
 from holdfast.model.turn import due_at, turn_of
 from holdfast.store.steps import Place, Steps, became_ready
+from holdfast.store.verbs.unique import claims_of
 
 CHUNK = 5_000
 NO_KEY = 0  # of the jobs that are blocked by their parents
@@ -43,24 +44,29 @@ def insert_any(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
 def insert(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
     """Insert jobs by statement; False for each whose id exists already."""
     found: Rows = []
-    if len(jobs) == 1:
-        job = jobs[0]
-        found = yield from rows(
-            "enqueue_one",
-            id=job.id,
-            lane_id=lanes[job.queue, job.task],
-            payload=job.payload,
-            headers=_headers(job),
-            priority=job.priority,
-            max_attempts=job.max_attempts,
-            timeout=job.timeout,
-            run_at=_instant(job),
-            delay=_delay(job),
-        )
+    if len(jobs) == 1 and unique_of(jobs[0]) is None:
+        found = yield from rows("enqueue_one", **_fields(jobs[0], lanes))
     else:
         for start in range(0, len(jobs), CHUNK):
             found += yield from rows("enqueue", **_columns(jobs[start : start + CHUNK], lanes))
     return (yield from _inserted(jobs, found))
+
+
+def insert_free(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
+    """Insert jobs with unique keys if no job has taken one of the keys; otherwise none, and return an empty list.
+
+    Raises the driver's unique violation, and inserts none, if that is so only since the statement began, or if an id
+    exists already.
+    """
+    claims = claims_of(jobs)
+    if len(jobs) == 1:
+        scope = str(claims[0].unique_scope)
+        given = {**_fields(jobs[0], lanes), **claims[0]._asdict(), "unique_scope": scope}
+        found = yield from rows("enqueue_unique_one", **given)
+    else:
+        tasks, periods = [claim.task for claim in claims], [claim.period for claim in claims]
+        found = yield from rows("enqueue_unique", **_columns(jobs, lanes), tasks=tasks, periods=periods)
+    return (yield from _inserted(jobs, found)) if found else []
 
 
 def insert_ordered(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
@@ -100,7 +106,22 @@ def insert_ordered(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
     return (yield from _inserted(jobs, found))
 
 
+def _fields(job: NewJob, lanes: LaneIds) -> dict[str, object]:
+    return {
+        "id": job.id,
+        "lane_id": lanes[job.queue, job.task],
+        "payload": job.payload,
+        "headers": _headers(job),
+        "priority": job.priority,
+        "max_attempts": job.max_attempts,
+        "timeout": job.timeout,
+        "run_at": _instant(job),
+        "delay": _delay(job),
+    }
+
+
 def _columns(jobs: Sequence[NewJob], lanes: LaneIds) -> dict[str, object]:
+    uniques = [unique_of(job) for job in jobs]
     return {
         "ids": [job.id for job in jobs],
         "lane_ids": Numbers(lanes[job.queue, job.task] for job in jobs),
@@ -111,6 +132,8 @@ def _columns(jobs: Sequence[NewJob], lanes: LaneIds) -> dict[str, object]:
         "timeouts": [job.timeout for job in jobs],
         "run_ats": [_instant(job) for job in jobs],
         "delays": [_delay(job) for job in jobs],
+        "unique_keys": [None if unique is None else unique.key for unique in uniques],
+        "unique_scopes": [None if unique is None else str(unique.scope) for unique in uniques],
     }
 
 

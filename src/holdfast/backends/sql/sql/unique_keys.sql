@@ -7,19 +7,12 @@ where task = :task and unique_key = :unique_key;
 -- name: drop_unique_keys
 delete from {schema}.unique_key where task = :task and unique_key = :unique_key and id = :id;
 
--- name: add_unique_jobs
-insert into {schema}.unique_job (id, task, unique_key, unique_scope) values (:id, :task, :unique_key, :unique_scope)
-on conflict (id) do nothing;
-
 -- name: unique_among
 -- The unique keys of some jobs.
-select job.id::text as id, kept.task, kept.unique_key, kept.unique_scope
+select job.id::text as id, lane.task, job.unique_key, job.unique_scope
 from {schema}.job as job
-cross join lateral (select * from {schema}.unique_job where id = job.id limit 1) as kept
-where job.seq = any(array(select unnest(:seqs::bigint[])));
-
--- name: drop_unique_jobs
-delete from {schema}.unique_job where id = :id;
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where job.seq = any(array(select unnest(:seqs::bigint[]))) and job.unique_key is not null;
 
 -- name: lock_waiting
 -- One job, if it is waiting: otherwise its state is null. It never waits for the transaction of a handler, which has

@@ -5,22 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 from operator import attrgetter
-from typing import NamedTuple
 
 from holdfast.backends.sql.steps import each, records
 from holdfast.backends.sql.streams.starts import Head, heads
 from holdfast.errors import CategoryNotFound, ConfigError
 from holdfast.model.event import DEFAULT_PARTITIONS
 from holdfast.store.steps import Steps
-from holdfast.store.stream_values import CategoryView
-
-
-class Category(NamedTuple):
-    """A category, as stored."""
-
-    category: str
-    category_id: int
-    partitions: int
+from holdfast.store.stream_values import Category, CategoryView
 
 
 def find_categories(names: Iterable[str]) -> Steps[dict[str, Category]]:

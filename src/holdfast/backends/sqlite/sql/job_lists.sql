@@ -3,9 +3,8 @@
 -- name: job_body
 -- As bytes: a job with damaged text must still be shown.
 select cast(job.payload as blob) as payload, cast(job.headers as blob) as headers, job.timeout, completed.result,
-       kept.unique_key
+       job.unique_key
 from holdfast_job as job left join holdfast_completed as completed on completed.seq = job.seq
-left join holdfast_unique_job as kept on kept.id = job.id
 where job.seq = :seq;
 
 -- name: list_ready

@@ -17,8 +17,9 @@ select seq from holdfast_job where id = :id;
 
 -- name: insert_job
 insert into holdfast_job (
-    seq, id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn, order_key
-) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+    seq, id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn, order_key,
+    unique_key, unique_scope
+) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: new_to_ready
 -- The jobs after a seq that are due and have no order key.

@@ -1,17 +1,13 @@
 -- Unique keys, under the write lock. `claims` is a JSON list of objects.
 
--- name: take_unique_keys
-insert into holdfast_unique_key (task, unique_key, id, unique_scope, until_at)
-select :task, :unique_key, :id, :unique_scope, :now + :period
-where :again or not exists (select 1 from holdfast_job where id = :id)
-on conflict (task, unique_key) do nothing;
+-- name: add_free_key
+insert into holdfast_unique_key (task, unique_key, id, unique_scope, until_at) values (?, ?, ?, ?, ?);
 
--- name: record_unique_jobs
--- The jobs that were just given their keys.
-insert into holdfast_unique_job (id, task, unique_key, unique_scope)
-select id, task, unique_key, unique_scope from holdfast_unique_key
-where task = :task and unique_key = :unique_key and id = :id
-on conflict (id) do nothing;
+-- name: add_unique_key
+-- Parameters by position: binding them by name takes 1 µs more.
+insert into holdfast_unique_key (task, unique_key, id, unique_scope, until_at)
+select ?1, ?2, ?3, ?4, ?5 where ?6 or not exists (select 1 from holdfast_job where id = ?3)
+on conflict (task, unique_key) do nothing;
 
 -- name: lock_unique_keys
 -- The write lock is held: this only has to exist.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.backends.sql.streams.categories import Category, make_categories
-from holdfast.backends.sql.streams.placing import Known, Place, Placing, answers, as_known, places_of
+from holdfast.backends.sql.streams.categories import make_categories
 from holdfast.backends.sqlite.connection import Tx, as_json
 from holdfast.backends.sqlite.execute import direct
 from holdfast.model.event import Appended, NewEvent
 from holdfast.store.steps import Steps
+from holdfast.store.stream_values import Category
+from holdfast.store.verbs.placing import Known, Place, Placing, answers, as_known, places_of
 
 
 def append(events: Sequence[NewEvent]) -> Steps[list[Appended]]:

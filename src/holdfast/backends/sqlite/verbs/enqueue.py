@@ -5,14 +5,19 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 
 from holdfast.backends.sql.job_writes import count_row
 from holdfast.backends.sql.order_keys import bring_up
 from holdfast.backends.sqlite.connection import Tx, as_json
 from holdfast.backends.sqlite.execute import CONSTANTS, direct
-from holdfast.model.job import NewJob, parents_of
+from holdfast.model.instants import span_micros
+from holdfast.model.job import NewJob, parents_of, unique_of
 from holdfast.model.turn import due_at, turn_of
+from holdfast.store.job_rows import JobRows
 from holdfast.store.steps import Steps, became_ready
+from holdfast.store.values import Enqueued
+from holdfast.store.verbs.enqueue import enqueue as enqueue_with_conditions
 
 _FILL_PLAIN = ("new_to_ready",)
 _FILL = ("new_to_ready", "new_to_scheduled", "add_order_keys", "new_to_blocked")
@@ -25,6 +30,40 @@ def enqueue(jobs: Sequence[NewJob]) -> Steps[list[bool]]:
         yield from bring_up(vacant)
     yield from became_ready()  # also for scheduled jobs: an idle worker sleeps until the next due time that it knows
     return created
+
+
+def enqueue_unique(rows: JobRows, jobs: Sequence[NewJob]) -> Steps[Sequence[Enqueued]]:
+    """Insert jobs with unique keys, none of which may have a condition that `are_unique` excludes.
+
+    In the usual case no job has taken one of the keys, and no id is known: then nothing has to be read.
+    """
+    if (yield from direct(lambda tx: _insert_free(tx, jobs))()):
+        yield from became_ready()
+        return [True] * len(jobs)
+    return (yield from enqueue_with_conditions(rows, jobs, enqueue))
+
+
+def _insert_free(tx: Tx, jobs: Sequence[NewJob]) -> bool:
+    now = tx.now
+    keys = [
+        (
+            job.task,
+            unique.key,
+            job.id,
+            str(unique.scope),
+            None if unique.period is None else now + span_micros(unique.period),
+        )
+        for job in jobs
+        if (unique := unique_of(job)) is not None
+    ]
+    keys.sort(key=itemgetter(1))  # so that neighbours in the index are written together
+    try:
+        with tx.savepoint():
+            tx.many("add_free_key", keys)
+            _insert(tx, jobs)
+    except sqlite3.IntegrityError:
+        return False
+    return True
 
 
 def _enqueue(tx: Tx, jobs: Sequence[NewJob]) -> tuple[list[bool], Sequence[int]]:
@@ -61,6 +100,7 @@ def _insert(tx: Tx, jobs: Sequence[NewJob]) -> Sequence[int]:
 
     def bodies(numbered: Iterable[tuple[int, NewJob]]) -> Iterator[tuple[object, ...]]:
         for seq, job in numbered:  # a generator, so that no list of rows is built
+            unique = unique_of(job)
             yield (
                 seq,
                 job.id,
@@ -73,6 +113,8 @@ def _insert(tx: Tx, jobs: Sequence[NewJob]) -> Sequence[int]:
                 now,
                 turns[job.priority] if are_plain else turn_of(due_at(job, now), job.priority),
                 job.order_key,
+                None if unique is None else unique.key,
+                None if unique is None else str(unique.scope),  # sqlite3 binds a subclass of str in twice the time
             )
 
     seqs = {seq for seq, _ in waiting}

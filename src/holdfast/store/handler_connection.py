@@ -1,18 +1,15 @@
-"""The connection that a handler uses in its transaction on SQLite."""
+"""The connection that a handler uses in its transaction, where the driver blocks and has a separate thread."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
-
-from holdfast.backends.sqlite.connection import Connection, Parameters
 
 
 class Rows:
-    """The result of a statement in a handler's transaction, read completely."""
+    """The result of a statement in a handler's transaction, read completely in the thread of its connection."""
 
-    def __init__(self, cursor: sqlite3.Cursor) -> None:
+    def __init__(self, cursor: Any) -> None:
         self._rows: list[Any] = cursor.fetchall()
         self._next = 0
         self.rowcount = cursor.rowcount
@@ -36,20 +33,20 @@ class Rows:
         return iter(self.fetchall())
 
 
-Work = Callable[[Connection], Rows]
-
-
 class TransactionConnection:
-    """Like sqlite3's connection, but without transaction control. In an async handler, the calls are awaited."""
+    """Like the driver's connection, but without transaction control. In an async handler, the calls are awaited.
 
-    def __init__(self, run: Callable[[Work], Any]) -> None:
+    `run` calls a function with the driver's connection, in its thread.
+    """
+
+    def __init__(self, run: Callable[[Callable[[Any], Rows]], Any]) -> None:
         self._run = run
 
-    def execute(self, sql: str, parameters: Parameters = ()) -> Any:
+    def execute(self, sql: str, parameters: Mapping[str, object] | Sequence[object] = ()) -> Any:
         """Run one statement; return its `Rows`."""
-        return self._run(lambda connection: Rows(connection.raw.execute(sql, parameters)))
+        return self._run(lambda raw: Rows(raw.execute(sql, parameters)))
 
     def executemany(self, sql: str, rows: Iterable[Sequence[object]]) -> Any:
         """Run one statement for each row; return its `Rows`."""
         listed = list(rows)
-        return self._run(lambda connection: Rows(connection.raw.executemany(sql, listed)))
+        return self._run(lambda raw: Rows(raw.executemany(sql, listed)))

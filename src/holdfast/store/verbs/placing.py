@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.backends.sql.streams.categories import Category
 from holdfast.errors import VersionConflict
 from holdfast.model.event import Appended, NewEvent, partition_of
+from holdfast.store.stream_values import Category
 
 Place = tuple[int, int]  # category and partition
 Row = tuple[int, int, int, str, int, str, str, str, str | None, int]
