@@ -63,7 +63,9 @@ def _factory(scheme: str, url: str) -> BackendFactory:
         message = f"{scheme}://… names a driver, and Holdfast chooses its own: drop +{driver}, so that it is {name}://…"
         raise ConfigError(message)
     if name in _OTHER_STORES:
-        message = f"{scheme}://…: this version has no store for {name} yet; it has stores for SQLite, PostgreSQL and MySQL"
+        message = (
+            f"{scheme}://…: this version has no store for {name} yet; it has stores for SQLite, PostgreSQL and MySQL"
+        )
         raise ConfigError(message)
     known = ", ".join(f"{name}://" for name in sorted(_BUILT_IN))
     shown = f"{scheme}://…" if scheme else "a URL without a scheme" if "@" in url else repr(url)

@@ -28,12 +28,12 @@ from holdfast.backends.mysql.streams import MysqlAllocations, MysqlConsumers, My
 from holdfast.backends.mysql.transactions import MysqlTransactions
 from holdfast.backends.mysql.using.callers import MysqlCallers
 from holdfast.backends.sql.category_cache import Categories
-from holdfast.store.claim_floor import Floors
 from holdfast.backends.sql.fenced_verbs import fenced_verbs
 from holdfast.backends.sql.lane_cache import Lanes
 from holdfast.backends.sql.schedule_rows import SqlScheduleRows
 from holdfast.store.backend_over_parts import BackendOverParts, StoreParts, StreamParts
 from holdfast.store.capabilities import Capabilities
+from holdfast.store.claim_floor import Floors
 from holdfast.store.jobs_over_rows import QueuesOverRows
 from holdfast.store.schedules_over_rows import SchedulesOverRows
 from holdfast.store.steps import Place, Runner
@@ -51,9 +51,7 @@ class MysqlParts(StoreParts):
         self.notifier = self._notifier = MysqlNotifier(location, statements)
         self.rows = MysqlJobRows()
         verbs = fenced_verbs(self.rows)._replace(lock_share=lock_share)
-        place = MysqlPlace(
-            statements, verbs, location.url, location.reply_timeout, self._drop_idle, self._became_ready
-        )
+        place = MysqlPlace(statements, verbs, location.url, location.reply_timeout, self._drop_idle, self._became_ready)
         self.transactions = MysqlTransactions(*self._pools[1:], place)
         self._floors = Floors()
         self.callers = callers = MysqlCallers(location, statements)

@@ -13,7 +13,6 @@ import select
 import socket
 from typing import Any, NamedTuple
 
-import asyncmy
 import pymysql
 from asyncmy.connection import Connection as AsyncmyConnection
 from pymysql.constants import CLIENT, SERVER_STATUS
@@ -124,7 +123,9 @@ async def connect(location: MysqlLocation, kind: type[VerbConnection] = VerbConn
     return connection
 
 
-def connect_blocking(location: MysqlLocation, kind: type[BlockingConnection] = BlockingConnection) -> BlockingConnection:
+def connect_blocking(
+    location: MysqlLocation, kind: type[BlockingConnection] = BlockingConnection
+) -> BlockingConnection:
     """Open a blocking connection in autocommit; raises as `connect` does."""
     connection: BlockingConnection | None = None
     try:

@@ -51,7 +51,7 @@ class TransactionGuard:
 class HandlersConnection(VerbConnection, TransactionGuard):
     """The connection of an async handler."""
 
-    async def query(self, sql: Any, unbuffered: bool = False) -> Any:  # noqa: FBT001, FBT002 - the driver's signature
+    async def query(self, sql: Any, unbuffered: bool = False) -> Any:
         """Run a statement, unless it would run outside the transaction."""
         self.check()
         try:
@@ -76,7 +76,7 @@ class HandlersConnection(VerbConnection, TransactionGuard):
 class HandlersBlockingConnection(BlockingConnection, TransactionGuard):
     """The connection of a handler in a thread."""
 
-    def query(self, sql: Any, unbuffered: bool = False) -> Any:  # noqa: FBT001, FBT002 - the driver's signature
+    def query(self, sql: Any, unbuffered: bool = False) -> Any:
         """Run a statement, unless it would run outside the transaction."""
         self.check()
         try:

@@ -10,11 +10,11 @@ from holdfast.backends.mysql.runners import runs_alone
 from holdfast.backends.mysql.verbs import claim as claiming
 from holdfast.backends.mysql.verbs import enqueue as enqueuing
 from holdfast.backends.mysql.verbs.finish import complete_plainly, is_plain
-from holdfast.store.claim_floor import Floors
 from holdfast.backends.sql.lane_cache import Lanes
 from holdfast.backends.sql.steps import Rows, each, rows, value
 from holdfast.errors import PrivilegeMissing
 from holdfast.model.job import NewJob
+from holdfast.store.claim_floor import Floors
 from holdfast.store.job_rows import JobRows
 from holdfast.store.jobs_over_rows import InsightOverRows, JobsOverRows
 from holdfast.store.steps import Runner, Steps

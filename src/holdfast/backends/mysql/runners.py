@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from holdfast.backends.mysql.connecting import LOCK_WAIT, VerbConnection, drop, is_idle, is_open
+from holdfast.backends.mysql.error_map import LOCK_WAIT as WAITED_TOO_LONG
 from holdfast.backends.mysql.error_map import (
     DriverError,
     code_of,
@@ -21,7 +22,6 @@ from holdfast.backends.mysql.error_map import (
     is_refused,
     translate,
 )
-from holdfast.backends.mysql.error_map import LOCK_WAIT as WAITED_TOO_LONG
 from holdfast.backends.mysql.execute import Session, drive
 from holdfast.backends.mysql.handler_transaction import MysqlTransaction
 from holdfast.backends.mysql.location import MysqlLocation

@@ -45,8 +45,10 @@ _SPELLING = (
     (r"(?<!left )(?<!cross )\bjoin\b", "straight_join"),  # which the planner does not reorder
     (r"\bkeys\b", "key_of"),  # a reserved word
     (r"\bon conflict(?: \([^)]*\))? do update\s+set", "on duplicate key update"),
-    (r"(?s)(insert into \{schema\}\.(\w+)(?: as \w+)?\s+\((\w+).*?)on conflict(?: \([^)]*\))? do nothing",
-     r"\1on duplicate key update \3 = {schema}.\2.\3"),
+    (
+        r"(?s)(insert into \{schema\}\.(\w+)(?: as \w+)?\s+\((\w+).*?)on conflict(?: \([^)]*\))? do nothing",
+        r"\1on duplicate key update \3 = {schema}.\2.\3",
+    ),
     (r"\bexcluded\.(\w+)", r"values(\1)"),
     (r"(insert into \{schema\}\.\w+) as \w+", r"\1"),
     (r"\{schema\}\.", "holdfast_"),

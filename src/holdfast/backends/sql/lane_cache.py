@@ -38,9 +38,7 @@ class Lanes:
     A job in a lane that does not exist would never be claimed.
     """
 
-    def __init__(
-        self, runner: SeparateRunner, add: Callable[[Sequence[str], Sequence[str]], Steps[Rows]]
-    ) -> None:
+    def __init__(self, runner: SeparateRunner, add: Callable[[Sequence[str], Sequence[str]], Steps[Rows]]) -> None:
         """`add` inserts missing lanes, and returns all of them: lane_id, queue, task."""
         self._runner = runner
         self._add = add

@@ -28,9 +28,7 @@ from holdfast.errors import ConfigError
 from holdfast.store.steps import BecameReady, Ready, Steps
 
 T = TypeVar("T")
-_KINDS = (
-    "a PyMySQL, mysqlclient or asyncmy connection, a SQLAlchemy Session or Connection (also async), or a Django connection"
-)
+_KINDS = "a PyMySQL, mysqlclient or asyncmy connection, a SQLAlchemy Session or Connection (also async), or a Django connection"
 _BLOCKING = {
     f"{dialect}+{driver}": Driver(drivers.check_open)
     for dialect in ("mysql", "mariadb")
@@ -142,7 +140,9 @@ class MysqlCallers(Callers):
                     continue
                 request = session.request(asked)
                 try:
-                    found: list[Result] = [await drivers.ask_async(raw, *bound) for bound in session.bound(request.texts)]
+                    found: list[Result] = [
+                        await drivers.ask_async(raw, *bound) for bound in session.bound(request.texts)
+                    ]
                 except drivers.errors() as error:
                     asked = steps.throw(session.handled(drivers.as_ours(error)))
                 else:
@@ -189,5 +189,3 @@ def _explained(raw: Any) -> Generator[None]:
         raise translate(error, "the caller's connection", broken=not drivers.is_open(raw)) from error
     except drivers.errors() as error:
         raise translate(drivers.as_ours(error), "the caller's connection", broken=not drivers.is_open(raw)) from error
-
-

@@ -110,5 +110,3 @@ def _check_first_versions(events: Sequence[NewEvent]) -> None:
         if event.expected_version not in {None, versions[key]}:
             raise conflict(event, versions[key])
         versions[key] += 1
-
-

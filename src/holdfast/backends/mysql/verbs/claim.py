@@ -20,7 +20,7 @@ import msgspec
 
 from holdfast.backends.mysql.execute import final
 from holdfast.backends.mysql.verbs.ranges import ranges
-from holdfast.backends.sql.steps import Ask, Each, records, rows, run, together
+from holdfast.backends.sql.steps import Ask, records, run, together
 from holdfast.model.instants import MICROSECOND, span_micros
 from holdfast.model.job import LeasedJob
 from holdfast.model.limits import LanePlace, LimitKey, LimitUse, next_wait, share_out, taken_by
@@ -73,9 +73,7 @@ def lanes_of(request: ClaimRequest) -> Ask:
     return Ask("claim_lanes", _scope(request), Lane)
 
 
-def fronts(
-    request: ClaimRequest, lanes: Sequence[Lane], floors: Mapping[int, Place]
-) -> Steps[dict[int, int]]:
+def fronts(request: ClaimRequest, lanes: Sequence[Lane], floors: Mapping[int, Place]) -> Steps[dict[int, int]]:
     """Return how many jobs of each lane are among the first over all lanes; no row is locked."""
     if len(lanes) == 1:
         return {lanes[0].lane_id: request.limit}
@@ -112,9 +110,7 @@ def _floor(lane_id: int, floors: Mapping[int, Place]) -> dict[str, object]:
     return {"lane_id": lane_id, "turn": turn, "seq": seq}
 
 
-def claim(
-    request: ClaimRequest, floors: Mapping[int, Place], *, guessed: Lane | None = None
-) -> Steps[Taken]:
+def claim(request: ClaimRequest, floors: Mapping[int, Place], *, guessed: Lane | None = None) -> Steps[Taken]:
     """Claim the first jobs by turn and seq over all lanes, from their floors on; one fence for all of them.
 
     `guessed`: the only lane, as far as the last claim knows.
