@@ -31,8 +31,10 @@ _READ_ONLY = {1290, 1792, 1836, 3100}
 _MISSING = {1146, 1054}
 _DENIED = {1044, 1142, 1143, 1227, 1370}
 # The link, the end of a session, a server that starts, stops, is full or has no connection left.
-_OUTAGE = {0, 1021, 1040, 1041, 1053, 1077, 1079, 1080, 1114, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1226, 1317,
-           1927, 2002, 2003, 2005, 2006, 2012, 2013, 2014, 2026, 2055, 3024, 3168, 3169, 4031}  # fmt: skip
+_OUTAGE = {
+    *(0, 1021, 1040, 1041, 1053, 1077, 1079, 1080, 1114, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1226, 1317),
+    *(1927, 2002, 2003, 2005, 2006, 2012, 2013, 2014, 2026, 2055, 3024, 3168, 3169, 4031),
+}
 _STALE = 1242
 _TOO_LARGE = 1153
 
@@ -75,21 +77,29 @@ def translate(error: BaseException, where: str, *, broken: bool, committing: boo
     text = str(error.args[1] if code >= 0 and len(error.args) > 1 else error) or type(error).__name__
     if broken and committing:
         return OutcomeUnknown(f"{where}: the connection broke before the server confirmed the commit ({text})")
-    if code in _CONFLICTS:
-        kind = StoreUnavailable if code == LOCK_WAIT else TransactionConflict
-        return kind(f"{where} {_CONFLICTS[code]} ({text})")
-    if code in _READ_ONLY:
-        return StoreUnavailable(f"{where} is read-only (a replica?); reconnecting ({text})")
     if code in _MISSING:
         return SchemaMismatch(f"{where}: {text}: run `holdfast schema install`")
     if code in _DENIED:
-        database = urlsplit(where).path.strip("/") or "the database"
-        return PrivilegeMissing(
-            f"{where}: {text}: as an administrator, run `grant select, insert, update, delete on {database}.* to …` for a "
-            "worker; who installs the tables also needs create, alter, drop and index (docs/howto/mysql.md, Privileges)"
-        )
+        return PrivilegeMissing(f"{where}: {text}: {_grants(where)}")
+    kind, reason = _kind(error, code, broken=broken)
+    return kind(f"{where}{reason} ({text})")
+
+
+def _kind(error: BaseException, code: int, *, broken: bool) -> tuple[type[HoldfastError], str]:
+    if code in _CONFLICTS:
+        return (StoreUnavailable if code == LOCK_WAIT else TransactionConflict), f" {_CONFLICTS[code]}"
+    if code in _READ_ONLY:
+        return StoreUnavailable, " is read-only (a replica?); reconnecting"
     if code == _TOO_LARGE:
-        return StoreError(f"{where}: {text}: raise max_allowed_packet of the server, or store large payloads elsewhere")
+        return StoreError, " refuses a large message: raise its max_allowed_packet, or store large payloads elsewhere"
     if broken or code in _OUTAGE or isinstance(error, OSError):
-        return StoreUnavailable(f"{where} cannot be reached ({text})")
-    return StoreError(f"{where}: {text} ({type(error).__name__} {code})")
+        return StoreUnavailable, " cannot be reached"
+    return StoreError, f": {type(error).__name__} {code}"
+
+
+def _grants(where: str) -> str:
+    database = urlsplit(where).path.strip("/") or "the database"
+    return (
+        f"as an administrator, run `grant select, insert, update, delete on {database}.* to …` for a worker; a user "
+        "that installs the tables also needs create, alter, drop and index (docs/howto/mysql.md, Privileges)"
+    )

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
-from holdfast.backends.mysql.connecting import BlockingConnection, Result, VerbConnection
+from holdfast.backends.mysql.driver import BlockingConnection, Result, VerbConnection
 from holdfast.backends.mysql.error_map import DriverError, is_duplicate
 from holdfast.backends.mysql.statements import Statements, quoted, trips
 from holdfast.backends.sql.steps import Ask, Each, Rows, Script, Together
@@ -47,30 +48,41 @@ def numbered(statement: str, rows: Sequence[dict[str, object]]) -> Steps[int]:
     return number
 
 
+Answer = Callable[[Sequence[Result]], Any]
+
+
 class _Request(NamedTuple):
     """Statements, and how to make the answer of a step from their results."""
 
     texts: list[str]
-    answer: Callable[[Sequence[Result]], Any]
+    answer: Answer
     commits: bool = False
+
+
+def _nothing(_: Sequence[Result]) -> Rows:
+    return []
+
+
+def _number(found: Sequence[Result]) -> int:
+    return found[0].insert_id
 
 
 def _request(statements: Statements, asked: Any, *, commits: bool, text: Callable[[str], str]) -> _Request:
     match asked:
         case Ask():
             texts = statements.filled(asked.statement, asked.parameters, text)
-            return _Request(texts, lambda found: _rows(asked, found[-1]))
+            return _Request(texts, partial(_rows, asked))
         case Each():
-            return _Request(statements.each(asked, text), lambda _: [])
+            return _Request(statements.each(asked, text), _nothing)
         case Together(asks):
             return _together(statements, asks, text)
         case Final(asks):
             request = _together(statements, asks, text)
             return request._replace(texts=[*request.texts, "commit"], commits=True) if commits else request
         case Numbered(statement, rows):
-            return _Request(statements.each(Each(statement, rows), text), lambda found: found[0].insert_id)
+            return _Request(statements.each(Each(statement, rows), text), _number)
         case Script(script):
-            return _Request(script_parts(script), lambda _: [])
+            return _Request(script_parts(script), _nothing)
         case _:
             raise TypeError(asked)
 
@@ -89,7 +101,8 @@ def _together(statements: Statements, asks: Sequence[Ask | Each], text: Callable
     return _Request([part for request in requests for part in request.texts], answer)
 
 
-def _rows(ask: Ask, found: Result) -> Rows:
+def _rows(ask: Ask, results: Sequence[Result]) -> Rows:
+    found = results[-1]
     if found.rows is None:
         return [()] * found.changed
     return list(found.rows) if ask.record is None else [ask.record(*row) for row in found.rows]
@@ -152,7 +165,11 @@ class Session:
         if not self.begin:
             return request
         skipped = len(self.begin)
-        return request._replace(answer=lambda found: request.answer(found[skipped:]))
+
+        def answer(found: Sequence[Result]) -> Any:
+            return request.answer(found[skipped:])
+
+        return request._replace(answer=answer)
 
 
 async def drive(connection: VerbConnection, session: Session, steps: Steps[T], ready: Ready) -> T:

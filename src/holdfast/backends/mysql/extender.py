@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TypeVar
 
-from holdfast.backends.mysql.connecting import BlockingConnection, connect_blocking, drop, has_gone, is_open
+from holdfast.backends.mysql.connecting import connect_blocking
+from holdfast.backends.mysql.driver import BlockingConnection, drop, has_gone, is_open
 from holdfast.backends.mysql.error_map import DriverError, translate
 from holdfast.backends.mysql.execute import Session, drive_blocking
 from holdfast.backends.mysql.job_rows import MysqlJobRows
@@ -16,6 +17,7 @@ from holdfast.backends.sql.extender import SqlExtender
 from holdfast.store.steps import Ready, Verb
 
 T = TypeVar("T")
+_ERRORS: tuple[type[Exception], ...] = (*DriverError, OSError)
 _SILENCE = 2  # times the timeout, at least a second: the server does not answer, so the connection is dead
 
 
@@ -44,7 +46,7 @@ class MysqlExtender(SqlExtender):
             if session.has_begun and not session.has_committed:
                 session.is_committing = True
                 connection.ask(["commit"])
-        except (*DriverError, OSError) as error:
+        except _ERRORS as error:
             broken = not is_open(connection)
             self.close()  # the server rolls back
             raise translate(error, self._location.url, broken=broken, committing=session.is_committing) from error

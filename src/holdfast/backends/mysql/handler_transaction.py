@@ -1,8 +1,8 @@
 """A handler's transaction.
 
 While the lease's row is locked, extension and rescue skip it, so the lease is safe until the transaction ends. Past its
-limit the transaction is rolled back: sessions that wait for its locks must not wait forever. A frozen client cannot roll
-back: then the server ends its session, which has been silent for longer than the limit.
+limit the transaction is rolled back: sessions that wait for its locks must not wait forever. A frozen client cannot
+roll back: then the server ends its session, which has been silent for longer than the limit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
-from holdfast.backends.mysql.connecting import drop, hang_up, is_in_transaction, is_open
+from holdfast.backends.mysql.driver import drop, hang_up, is_in_transaction, is_open
 from holdfast.backends.mysql.error_map import DriverError, is_conflict, is_refused, translate
 from holdfast.backends.mysql.execute import Session, drive, drive_blocking
 from holdfast.backends.mysql.handlers_connection import HandlersBlockingConnection, HandlersConnection
@@ -31,7 +31,7 @@ from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTran
 from holdfast.store.steps import Place, Steps
 
 T = TypeVar("T")
-_ERRORS = (*DriverError, TimeoutError, OSError)
+_ERRORS: tuple[type[Exception], ...] = (*DriverError, TimeoutError, OSError)
 
 
 class MysqlPlace(NamedTuple):

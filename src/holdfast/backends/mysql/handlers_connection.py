@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from holdfast.backends.mysql.connecting import BlockingConnection, VerbConnection, is_in_transaction
+from holdfast.backends.mysql.driver import BlockingConnection, VerbConnection, is_in_transaction
 from holdfast.backends.mysql.error_map import is_conflict
 from holdfast.errors import ConfigError
 
@@ -55,7 +55,8 @@ class HandlersConnection(VerbConnection, TransactionGuard):
         """Run a statement, unless it would run outside the transaction."""
         self.check()
         try:
-            return await super().query(sql, unbuffered)
+            driver: Any = super()
+            return await driver.query(sql, unbuffered)
         except Exception as error:
             self.note(error)
             raise
@@ -80,7 +81,8 @@ class HandlersBlockingConnection(BlockingConnection, TransactionGuard):
         """Run a statement, unless it would run outside the transaction."""
         self.check()
         try:
-            return super().query(sql, unbuffered)
+            driver: Any = super()
+            return driver.query(sql, unbuffered)
         except Exception as error:
             self.note(error)
             raise

@@ -29,7 +29,7 @@ class MysqlJobRows(SqlJobRows):
         return (yield from complete_all(finishes))
 
     def bring_up(self, key_ids: Sequence[int]) -> Steps[Sequence[Place]]:
-        """Lock the first waiting job of each key by a statement of its own, which finds the next one if that is gone."""
+        """Lock the first waiting job of each key by its own statement, which finds the next one if that is gone."""
         answers = yield from together(*(Ask("first_of_key", {"key_id": key_id}, FirstBlocked) for key_id in key_ids))
         return (yield from make_heads(key_ids, [row for answer in answers for row in answer]))
 

@@ -1,15 +1,13 @@
 """Notifications: at once within the process, and across processes by polling.
 
-The server cannot call a client. So a thread asks, while someone listens, for the last numbers that it has given to jobs,
-to parents whose children wait, and to transitions; and for the positions of partitions. A change only means that a look
-is worth while.
+The server cannot call a client. So a thread asks, while there is a listener, for the last number given to a job, for
+the positions of partitions, and for the last ends of jobs. A change only means that a look is worth while.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from holdfast.backends.mysql.connecting import BlockingConnection, connect_blocking, drop
+from holdfast.backends.mysql.connecting import connect_blocking
+from holdfast.backends.mysql.driver import BlockingConnection, drop
 from holdfast.backends.mysql.error_map import DriverError
 from holdfast.backends.mysql.location import MysqlLocation
 from holdfast.backends.mysql.statements import Statements
@@ -18,6 +16,7 @@ from holdfast.store.local_notifier import LocalNotifier, StopSignal
 
 LOOK_EVERY = 0.02
 _AGAIN_AFTER = 1.0
+_ERRORS: tuple[type[Exception], ...] = (HoldfastError, *DriverError, OSError)
 
 
 class MysqlNotifier(LocalNotifier):
@@ -36,13 +35,13 @@ class MysqlNotifier(LocalNotifier):
                     self._watch_changes(connection, stop)
                 finally:
                     drop(connection)
-            except (HoldfastError, *DriverError, OSError) as error:
+            except _ERRORS as error:
                 self._logger.debug("cannot look for changes: %s", error)
                 stop.wait(_AGAIN_AFTER)
 
     def _watch_changes(self, connection: BlockingConnection, stop: StopSignal) -> None:
         seen = self._look(connection)
-        self.notify()  # for what was written while nobody looked
+        self.notify()  # for what was written before the first look
         while not stop.wait(LOOK_EVERY):
             before, seen = seen, self._look(connection)
             if before[0] != seen[0]:
@@ -53,6 +52,3 @@ class MysqlNotifier(LocalNotifier):
     def _look(self, connection: BlockingConnection) -> tuple[object, object]:
         jobs, ends = (connection.ask(self._statements.filled(name, {}))[-1].rows for name in ("last_jobs", "last_ends"))
         return jobs, ends
-
-
-Notify = Callable[[], None]

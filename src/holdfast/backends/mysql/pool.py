@@ -7,15 +7,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from holdfast.backends.mysql.connecting import (
-    BlockingConnection,
-    VerbConnection,
-    connect,
-    connect_blocking,
-    drop,
-    has_gone,
-    is_idle,
-)
+from holdfast.backends.mysql.connecting import connect, connect_blocking
+from holdfast.backends.mysql.driver import BlockingConnection, VerbConnection, drop, has_gone, is_idle
 from holdfast.backends.mysql.handlers_connection import HandlersBlockingConnection, HandlersConnection
 from holdfast.backends.mysql.location import MysqlLocation
 from holdfast.store.connection_pool import AsyncPools, BlockingPool

@@ -11,7 +11,8 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from holdfast.backends.mysql.connecting import LOCK_WAIT, VerbConnection, drop, is_idle, is_open
+from holdfast.backends.mysql.connecting import LOCK_WAIT
+from holdfast.backends.mysql.driver import VerbConnection, drop, is_idle, is_open
 from holdfast.backends.mysql.error_map import LOCK_WAIT as WAITED_TOO_LONG
 from holdfast.backends.mysql.error_map import (
     DriverError,
@@ -36,7 +37,7 @@ T = TypeVar("T")
 _ATTEMPTS = 8
 _ATTEMPTS_TO_WAIT = 2
 _PAUSE = 0.02
-_ERRORS = (*DriverError, TimeoutError, OSError)
+_ERRORS: tuple[type[Exception], ...] = (*DriverError, TimeoutError, OSError)
 
 
 class _Way(NamedTuple):

@@ -1,7 +1,7 @@
 """The tables in the database: the shared code, under a lock of the server.
 
-The server commits around each statement that creates or alters a table, so a migration is not undone when it stops: every
-one can be repeated.
+The server commits around each statement that creates or alters a table, so a migration is not undone when it stops:
+every one can be repeated.
 """
 
 from __future__ import annotations

@@ -89,9 +89,8 @@ def _literal(value: Any, text: Callable[[str], str]) -> str:
         return "1" if value else "0"
     if isinstance(value, int | float):
         return repr(value)
-    if isinstance(value, Sequence):
-        return ",".join(_literal(element, text) for element in value) or "null"
-    raise TypeError(value)
+    elements: Sequence[Any] = value
+    return ",".join([_literal(element, text) for element in elements]) or "null"
 
 
 class _Part(NamedTuple):
@@ -114,7 +113,10 @@ class _Part(NamedTuple):
 
 
 def _cut(sql: str) -> _Part:
-    texts, names, is_json, end = [""], [], [], 0
+    texts = [""]
+    names: list[str] = []
+    is_json: list[bool] = []
+    end = 0
     for found in _PARAMETER.finditer(sql):
         texts[-1] += sql[end : found.start()] + (found[1] or "")
         names.append(found[2])

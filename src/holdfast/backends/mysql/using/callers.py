@@ -1,8 +1,8 @@
 """Run verbs in the caller's open transaction.
 
 Statements go one by one, because several in one message are for the caller's session to allow; texts are bound by the
-driver, because the SQL mode is the caller's; rows are read as tuples, whatever cursor the caller prefers. After a deadlock
-the caller's transaction is gone, and after a lock wait half of it may be: the caller must roll back.
+driver, because the SQL mode is the caller's; rows are read as tuples, whatever cursor the caller prefers. After a
+deadlock the caller's transaction is gone, and after a lock wait half of it may be: the caller must roll back.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from holdfast.backends.mysql.connecting import Result, connect_blocking, drop
+from holdfast.backends.mysql.connecting import connect_blocking
+from holdfast.backends.mysql.driver import Result, drop
 from holdfast.backends.mysql.error_map import DriverError, translate
 from holdfast.backends.mysql.execute import Session, drive_blocking
 from holdfast.backends.mysql.location import MysqlLocation
@@ -28,7 +29,10 @@ from holdfast.errors import ConfigError
 from holdfast.store.steps import BecameReady, Ready, Steps
 
 T = TypeVar("T")
-_KINDS = "a PyMySQL, mysqlclient or asyncmy connection, a SQLAlchemy Session or Connection (also async), or a Django connection"
+_KINDS = (
+    "a PyMySQL, mysqlclient or asyncmy connection, a SQLAlchemy Session or Connection (also async), or a Django "
+    "connection"
+)
 _BLOCKING = {
     f"{dialect}+{driver}": Driver(drivers.check_open)
     for dialect in ("mysql", "mariadb")

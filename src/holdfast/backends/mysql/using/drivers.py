@@ -10,7 +10,7 @@ import pymysql
 from asyncmy.connection import Connection as AsyncmyConnection
 from asyncmy.cursors import Cursor as AsyncmyCursor
 
-from holdfast.backends.mysql.connecting import Result, is_in_transaction
+from holdfast.backends.mysql.driver import Result, is_in_transaction
 from holdfast.backends.sql.using.kinds import ConnectionKind, comes_from, direct, is_closed, no_transaction
 from holdfast.errors import ConfigError
 
@@ -27,23 +27,31 @@ def _is_mysqlclient(raw: Any) -> bool:
     return comes_from(raw, "MySQLdb.connections", "Connection")
 
 
+def _is_asyncmy(raw: object) -> bool:
+    return isinstance(raw, AsyncmyConnection)
+
+
+def _is_pymysql(raw: object) -> bool:
+    return isinstance(raw, pymysql.connections.Connection)
+
+
 def recognise(using: Any) -> ConnectionKind | None:
     """Return how to reach a driver's connection; None for objects of other libraries."""
-    if isinstance(using, AsyncmyConnection):
+    if _is_asyncmy(using):
         return direct(using, check_open, is_async=True)
-    if isinstance(using, pymysql.connections.Connection) or _is_mysqlclient(using):
+    if _is_pymysql(using) or _is_mysqlclient(using):
         return direct(using, check_open)
     return None
 
 
 def is_open(raw: Any) -> bool:
     """Return whether a connection is open, as far as this side knows."""
-    return bool(raw.connected if isinstance(raw, AsyncmyConnection) else raw.open)
+    return bool(raw.connected if _is_asyncmy(raw) else raw.open)
 
 
 def check_open(raw: Any) -> Any:
     """Check that a transaction is open, or begins with the next statement."""
-    if not (isinstance(raw, pymysql.connections.Connection | AsyncmyConnection) or _is_mysqlclient(raw)):
+    if not (_is_pymysql(raw) or _is_asyncmy(raw) or _is_mysqlclient(raw)):
         name = type(raw).__module__.partition(".")[0]
         raise ConfigError(f"the connection given as using= is one of {name}: use PyMySQL, mysqlclient or asyncmy")
     if not is_open(raw):

@@ -62,7 +62,7 @@ def append(
         if event.id not in appended:
             appended[event.id] = work.add(event, place)
     if work.rows:
-        rows = [dict(zip(_COLUMNS, row, strict=True)) for row in work.rows]
+        rows: list[dict[str, object]] = [dict(zip(_COLUMNS, row, strict=True)) for row in work.rows]
         run = final if is_whole else together
         yield from run(Each("add_event", rows), Each("move_head", _moved(work, rows)))
     return answers(events, appended)

@@ -115,6 +115,7 @@ def claim(request: ClaimRequest, floors: Mapping[int, Place], *, guessed: Lane |
 
     `guessed`: the only lane, as far as the last claim knows.
     """
+    locked: Sequence[_Locked] = ()
     if guessed is None:
         lanes = yield lanes_of(request)
     else:
@@ -183,7 +184,7 @@ def _moves(lane_id: int, locked: Sequence[_Locked], holder: Mapping[str, object]
     if len(found) <= 8 and all(parts is not None for _, parts in found):  # noqa: PLR2004 - as many ranges of turns
         for turn, parts in found:
             for part in parts or ():
-                stretch = {**part._asdict(), "count": part.count, "lane_id": lane_id, "turn": turn}
+                stretch = {**part._asdict(), "count": part.size, "lane_id": lane_id, "turn": turn}
                 yield Ask("lease_range", {**stretch, **holder})
                 yield Ask("leave_front_range", stretch)
         return

@@ -1,8 +1,8 @@
 """Enqueue jobs, all or none.
 
-A plain enqueue is one trip: the server's clock decides which of the new rows are ready, and the commit follows. Jobs with
-order keys or parents, and those in a transaction of a handler or a caller, are placed here, after the clock was read:
-there, rows are inserted by value only, because `insert … select` locks gaps under repeatable read.
+A plain enqueue is one trip: the server's clock decides which of the new rows are ready, and the commit follows. Jobs
+with order keys or parents, and those in a transaction of a handler or a caller, are placed here, after the clock was
+read: there, rows are inserted by value only, because `insert … select` locks gaps under repeatable read.
 
 An id that exists makes the insert fail as a duplicate, which undoes that statement alone; then the others are inserted.
 """

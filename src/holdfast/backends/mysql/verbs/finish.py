@@ -1,7 +1,7 @@
 """Complete jobs: in one trip for a whole batch, or row by row.
 
-The quick way moves the rows of each claim and proves by the numbers of changed rows that all leases were held and none of
-the jobs is followed; otherwise the trip fails before its commit, and nothing has happened.
+The quick way moves the rows of each claim and proves by the numbers of changed rows that all leases were held and none
+of the jobs is followed; otherwise the trip fails before its commit, and nothing has happened.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def is_plain(finishes: Sequence[Finish]) -> bool:
 
 
 def complete_plainly(finishes: Sequence[Finish]) -> Steps[None]:
-    """Complete jobs without results, all of them or none: fails (`is_refused`) if a lease is stale or a job followed."""
+    """Complete jobs without results, all or none: fails (`is_refused`) if a lease is stale or a job is followed."""
     lots: defaultdict[int, set[int]] = defaultdict(set)
     for item in finishes:
         lots[item.lease.fence].add(item.lease.seq)
@@ -47,10 +47,10 @@ def complete_plainly(finishes: Sequence[Finish]) -> Steps[None]:
         parts = ranges(listed)
         for part in parts or ():
             stretch = {**part._asdict(), "fence": fence}
-            counted = {**stretch, "count": part.count}
-            asks += [Ask("complete_range", counted), Ask("all_changed", {"count": part.count})]
+            counted = {**stretch, "count": part.size}
+            asks += [Ask("complete_range", counted), Ask("all_changed", {"count": part.size})]
             asks += [Ask("count_completed_range", stretch), Ask("leave_range", counted)]
-            asks.append(Ask("all_changed", {"count": part.count}))
+            asks.append(Ask("all_changed", {"count": part.size}))
         if parts is None:
             lot = {"seqs": Numbers(listed), "fence": fence}
             asks += [Ask("complete_listed", lot), Ask("all_changed", {"count": len(listed)})]

@@ -15,7 +15,7 @@ class Range(NamedTuple):
     last: int
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """How many."""
         return self.last - self.first + 1
 
