@@ -24,6 +24,16 @@ from holdfast.testing.stores import open_store
 STORES = ["reference", "sqlite", "sqlite-memory", "postgres", "mysql"]
 
 
+# On MySQL the others are slow tests: it takes most of the shared code from the two other dialects.
+QUICK_ON_MYSQL = {"test_claim", "test_enqueue", "test_fencing", "test_finish", "test_transactions", "test_commit"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "[mysql" in item.name and item.path.stem not in QUICK_ON_MYSQL:
+            item.add_marker(pytest.mark.slow)
+
+
 class SQLiteEffects:
     """A table of effects: in a file through a connection of one's own, in memory through the backend's transactions."""
 

@@ -1,8 +1,8 @@
 """A throw-away MySQL or MariaDB server for the tests.
 
 Where it comes from, the first that answers: the URL in $HOLDFAST_TEST_MYSQL, a server on this machine, the package
-manager when root (only the server's program, which starts no service). It listens on a free port of the loopback address
-only. One server serves a whole pytest run, as in `postgres.py`.
+manager when root (only the server's program, which starts no service). It listens on a free port of the loopback
+address only. One server serves a whole pytest run, as in `postgres.py`.
 
 Databases are used by one test after another: creating the tables takes longer than most tests do. What a test has
 written is deleted; a database with other tables than the installation's gets them dropped.
@@ -152,15 +152,26 @@ def own_database() -> Iterator[str]:
 @contextmanager
 def clean_database() -> Iterator[str]:
     """Yield the URL of a database with our tables, without jobs or events; skips without a server."""
-    url = _unused.pop() if _unused else _installed()
+    url = take_database()
     try:
         yield url
     finally:
-        try:
-            _empty(url)
-            _unused.append(url)
-        except pymysql.MySQLError:  # a test has dropped it, or has left a lock
-            _drop(url)
+        return_database(url)
+
+
+def take_database() -> str:
+    """Return such a URL, for `return_database` afterwards."""
+    return _unused.pop() if _unused else _installed()
+
+
+def return_database(url: str) -> None:
+    """Empty a database for the next test, or drop it."""
+    try:
+        _empty(url)
+    except pymysql.MySQLError:  # a test has dropped it, or has left a lock
+        _drop(url)
+    else:
+        _unused.append(url)
 
 
 def _installed() -> str:

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
+from tests.servers import mysql
 from tests.servers.postgres_schemas import InstalledSchema, return_schema, take_schema
 from tests.stateful.machine import StoreMachine
 from tests.stateful.schedules_machine import SchedulesMachine
 
-STORES = ["sqlite", "sqlite-memory", "postgres"]
-EXAMPLES = {"sqlite": 20, "sqlite-memory": 5, "postgres": 8}  # `make test-slow` tries many more
+STORES = ["sqlite", "sqlite-memory", "postgres", "mysql"]
+EXAMPLES = {"sqlite": 20, "sqlite-memory": 5, "postgres": 8, "mysql": 4}  # `make test-slow` tries many more
 
 
 def machine_for(
@@ -21,6 +22,8 @@ def machine_for(
     """Return a machine whose every example runs on an empty store."""
     if store == "postgres":
         return _machine_for_postgres(base)
+    if store == "mysql":
+        return _machine_for_mysql(base)
     examples = iter(range(10**9))
 
     class Machine(base):  # type: ignore[valid-type,misc]
@@ -44,6 +47,24 @@ def _machine_for_postgres(base: type[StoreMachine | SchedulesMachine]) -> type[S
             super().teardown()
             if self.schema is not None:
                 return_schema(self.schema)
+
+    return Machine
+
+
+def _machine_for_mysql(base: type[StoreMachine | SchedulesMachine]) -> type[StoreMachine | SchedulesMachine]:
+    mysql.return_database(mysql.take_database())  # skips the test where there is no server
+
+    class Machine(base):  # type: ignore[valid-type,misc]
+        database: str | None = None
+
+        def url(self) -> str:
+            self.database = mysql.take_database()
+            return self.database
+
+        def teardown(self) -> None:
+            super().teardown()
+            if self.database is not None:
+                mysql.return_database(self.database)
 
     return Machine
 
