@@ -25,7 +25,8 @@ from holdfast.model.turn import due_at, turn_of
 from holdfast.store.steps import Place, Steps, became_ready
 
 CHUNK = 1_000
-_CHUNK_BYTES = 900_000
+_CHUNK_BYTES = 400_000  # of payloads and headers, each character of which may be escaped
+_BESIDES = 300
 NO_KEY = 0  # of the jobs that are blocked by their parents
 LaneIds = Mapping[tuple[str, str], int]
 
@@ -60,11 +61,12 @@ def _chunks(jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
     chunk: list[NewJob] = []
     size = 0
     for job in jobs:
-        if chunk and (len(chunk) == CHUNK or size + len(job.payload) > _CHUNK_BYTES):
+        length = len(job.payload) + _BESIDES + sum(map(len, (job.headers or {}).values()))
+        if chunk and (len(chunk) == CHUNK or size + length > _CHUNK_BYTES):
             yield chunk
             chunk, size = [], 0
         chunk.append(job)
-        size += len(job.payload)
+        size += length
     yield chunk
 
 
