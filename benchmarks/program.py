@@ -8,12 +8,15 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks.raw.common import TARGET
 from holdfast import App, TaskHandle
 
 handled = 0
+then: dict[int, Callable[[], None]] = {}
+"""What to call when so many were handled."""
 
 
 def make_app(url: str) -> tuple[App, TaskHandle[..., Any]]:
@@ -26,6 +29,8 @@ async def nothing(n: int) -> None:  # noqa: ARG001 - a job has arguments
     """Do nothing, but count."""
     global handled  # noqa: PLW0603 - one number per process
     handled += 1
+    if handled in then:
+        then[handled]()
 
 
 def _ready() -> None:
@@ -33,11 +38,13 @@ def _ready() -> None:
     sys.stdin.readline()
 
 
-async def drain(url: str) -> dict[str, Any]:
-    """Run what is there with one worker, and tell how many handlers were called."""
+async def drain(url: str, count: int | None = None) -> dict[str, Any]:
+    """Run what is there, or `count` jobs, with one worker, and tell how many handlers were called."""
     app, _ = make_app(url)
     await app.opened()
-    worker = app.worker(until_empty=True)
+    worker = app.worker(until_empty=count is None)
+    if count is not None:
+        then[count] = worker.stop
     _ready()
     began = time.process_time()
     await worker.run()
@@ -98,7 +105,7 @@ def main(what: str, *more: str) -> None:
     logging.basicConfig(level=logging.ERROR)
     url = os.environ[TARGET]
     work = {
-        "drain": lambda: drain(url),
+        "drain": lambda: drain(url, *map(int, more)),
         "serve": lambda: serve(url, int(more[0])),
         "steady": lambda: steady(url, int(more[0])),
     }

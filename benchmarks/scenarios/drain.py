@@ -15,8 +15,13 @@ from benchmarks.bench import Bench, check
 from benchmarks.raw.common import Held as RawHeld
 from benchmarks.record import Record
 from benchmarks.stores import Held, Place
+from holdfast import Limit
 
 _CHUNK = 100_000
+_KEYS = 1000  # order keys
+_WAITING = 1000  # jobs over the limit of their queue
+_LIMITED = "limited"
+_LEASE = 3600.0  # seconds: longer than a run
 
 COSTS = {
     "client_cpu": ("µs/job", 1e6),
@@ -107,6 +112,56 @@ def _drained(bench: Bench, name: str, workers: int) -> list[Record]:
     if dead is not None:
         records.append(bench.record(f"{name}.dead_rows", dead, unit="rows", raw=raw_dead))
     return records
+
+
+async def _fill_keys(place: Place, count: int) -> None:
+    """Enqueue jobs with order keys, those of each key together."""
+    app, task = program.make_app(place.url)
+    keys = min(_KEYS, count)
+    async with app:
+        for key in range(keys):
+            await task.options(order_key=f"key-{key}").enqueue_many([{"n": n} for n in range(key, count, keys)])
+
+
+def _ordered_rate(bench: Bench) -> float:
+    count = bench.sizes.jobs
+    with bench.store.fresh() as place:
+        asyncio.run(_fill_keys(place, count))
+        told = processes.run(1, "benchmarks.program", place.url, "drain")
+        check_done(bench, place, count=count, handled=sum(one["handled"] for one in told))
+        return count / bench.store.span(place)
+
+
+def order_keys(bench: Bench) -> list[Record]:
+    """One worker process, the jobs of 1,000 order keys. `raw` is our own rate without keys."""
+    return [bench.compare("drain.order_keys", lambda: _ordered_rate(bench), lambda: rate(bench), unit="jobs/s")]
+
+
+async def _fill_limited(place: Place) -> None:
+    """Let one job run in a queue with a limit of one, and others wait for it."""
+    app, task = program.make_app(place.url)
+    async with app:
+        await app.queues.limit(_LIMITED, Limit(1))
+        await task.options(queue=_LIMITED).enqueue_many([{"n": -1}] * (1 + _WAITING))
+        check(len(await app.claim(_LIMITED, 2, lease=_LEASE)), 1, "jobs that the limit lets run")
+
+
+def _beside_rate(bench: Bench) -> float:
+    count = bench.sizes.jobs
+    with bench.store.fresh() as place:
+        asyncio.run(_fill_limited(place))
+        asyncio.run(fill(place, count))
+        since = bench.store.now()
+        told = processes.run(1, "benchmarks.program", place.url, "drain", str(count))
+        check(sum(one["handled"] for one in told), count, "handlers that were called")
+        wanted = Held(count + 1 + _WAITING, _WAITING, 1, count, given_up=0, highest_attempt=1)
+        check(bench.store.held(place), wanted, "what the store holds after the drain")
+        return count / bench.store.span(place, since)
+
+
+def beside_limit(bench: Bench) -> list[Record]:
+    """One worker process that also serves a queue whose limit is reached. `raw` is our own rate without that queue."""
+    return [bench.compare("drain.beside_limit", lambda: _beside_rate(bench), lambda: rate(bench), unit="jobs/s")]
 
 
 def rate(bench: Bench) -> float:

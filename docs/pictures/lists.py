@@ -190,11 +190,11 @@ async def wait_for_silence() -> None:
             await asyncio.sleep(0.1)
 
 
-def take(commands: Sequence[str], ids: dict[str, str], to: Path | None, folder: Path) -> None:
+def take(ids: dict[str, str], widths: Sequence[int], to: Path | None, folder: Path) -> None:
     """Run each command at each width, and write its picture, or print its screen."""
     short = {name: job_id[:13] for name, job_id in ids.items()}
-    for words in commands:
-        for width in WIDTHS:
+    for words in COMMANDS:
+        for width in widths:
             title = f"holdfast {words.format(**short, width=width)}"
             given = shlex.split(words.format(**ids, width=width))
             lines = screen(record([*PROGRAM, *given], folder, width, codes=(0, 1)))  # 1: there was nothing to do
@@ -210,6 +210,7 @@ def main() -> None:
     """Take the pictures."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--to", type=Path, default=Path("build/pictures"))
+    parser.add_argument("--width", type=int, action="append", choices=WIDTHS, help="only at this width")
     parser.add_argument("--text", action="store_true", help="print the screens instead")
     options = parser.parse_args()
     to = None if options.text else options.to.resolve()
@@ -223,7 +224,7 @@ def main() -> None:
             ids = asyncio.run(prepare(folder))
             second.kill()
             asyncio.run(asyncio.wait_for(wait_for_silence(), PATIENCE))
-            take(COMMANDS, ids, to, folder)
+            take(ids, options.width or WIDTHS, to, folder)
 
 
 if __name__ == "__main__":

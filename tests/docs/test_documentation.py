@@ -61,9 +61,9 @@ def shell(folder: Path, command: str) -> str:
     return done.stdout
 
 
-def run(folder: Path, *command: str) -> str:
+def run(folder: Path, *command: str, timeout: float = 50) -> str:
     done = subprocess.run(
-        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=timeout, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -135,19 +135,28 @@ async def test_a_job_that_is_followed_since_its_transaction_began_is_completed_w
     assert await state_of(backend, child.id) is JobState.READY
 
 
-async def test_a_lease_that_is_gone_at_the_end_keeps_the_effect_from_being_committed(backend: Backend, url: str):
-    job = await hold_one(backend)
-    delete = f"delete from {parts_of(url)[1]}.running"  # noqa: S608
+@pytest.mark.parametrize("change", ["delete from {s}.running", "update {s}.running set fence = fence + 1000"])
+@pytest.mark.parametrize("many", [False, True])
+async def test_a_lease_that_is_not_held_at_the_end_keeps_the_effect_from_being_committed(
+    backend: Backend, url: str, change: str, many: bool
+):
+    """The fence is checked by the statement that goes with the COMMIT, although its row is locked before."""
+    jobs = [await hold_one(backend) for _ in range(3)]
+    leases = [job.lease for job in jobs]
 
     async def handler() -> None:
-        async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
-            await transaction.connection.execute(delete.encode())
-            assert await transaction.complete(job.lease, None) is Verdict.LOST
+        async with backend.transactions.begin_many(leases, limit=LIMIT) as transaction:
+            await transaction.connection.execute(change.format(s=parts_of(url)[1]).encode())
+            if many:
+                verdicts = await transaction.finish([Finish(lease, Completed()) for lease in leases])
+                assert verdicts == [Verdict.LOST] * 3
+            else:
+                assert await transaction.complete(leases[0], None) is Verdict.LOST
             raise HandlerError
 
     with pytest.raises(HandlerError):
         await handler()
-    assert await backend.jobs.verify(job.lease) is Standing.HELD
+    assert [await backend.jobs.verify(lease) for lease in leases] == [Standing.HELD] * 3
 
 
 async def test_prepared_statements_that_a_handler_has_dropped_are_a_conflict_once(backend: Backend):

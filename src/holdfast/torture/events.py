@@ -14,6 +14,7 @@ from holdfast.torture.event import HistoryRecord, JobEvent, ObservedOutcome, Tak
 from holdfast.torture.operator_events import (
     CancelAnswered,
     CancelCalled,
+    OperatorEvent,
     PauseAnswered,
     ResetAnswered,
     ResetCalled,
@@ -327,15 +328,7 @@ AnyEvent = (
     | ProgressAnswered
     | ExtendAnswered
     | LeaseLostSeen
-    | CancelCalled
-    | CancelAnswered
-    | RetryCalled
-    | RetryAnswered
-    | ResetCalled
-    | ResetAnswered
-    | PauseAnswered
-    | ResumeCalled
-    | ResumeAnswered
+    | OperatorEvent
     | Clock
     | Snapshot
     | JobRow

@@ -9,7 +9,11 @@ RARE_QUEUE: Final = "holdfast-torture-knows_rare_task"
 """A queue that most workers do not serve."""
 PAUSED: Final = "holdfast-torture-paused"
 """A queue that is paused at times."""
-USUAL: Final = (QUEUE, PAUSED)
+PACED: Final = "holdfast-torture-paced"
+"""A queue with a rate."""
+NARROW: Final = "holdfast-torture-narrow"
+"""A queue of which few jobs run at once."""
+USUAL: Final = (QUEUE, PAUSED, PACED, NARROW)
 QUEUES: Final = (*USUAL, RARE_QUEUE)
 SESSIONS: Final = "holdfast-torture"
 """The prefix of the session names of all workers and producers on PostgreSQL."""

@@ -71,3 +71,47 @@ class ResumeAnswered(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
     queue: str
     sent_us: int
+
+
+class LimitAnswered(HistoryRecord, frozen=True, kw_only=True, gc=False):
+    """A queue has a limit, by this call or an earlier one, for the rest of the run.
+
+    At most `running` jobs of it are leased at once; claims are `step_us` apart, except that `burst` may come at once. A
+    `step_us` of 0 is no rate.
+    """
+
+    queue: str
+    sent_us: int
+    running: int
+    step_us: int
+    burst: int
+
+
+class ScheduleAdded(HistoryRecord, frozen=True, kw_only=True, gc=False):
+    """A schedule is in the store: every multiple of `every_us`, by the store's clock, becomes one job."""
+
+    schedule: str
+    sent_us: int
+    every_us: int
+
+
+class ScheduleRemoving(HistoryRecord, frozen=True, kw_only=True, gc=False):
+    """An operator sends the removal of a schedule, until it succeeds."""
+
+    schedule: str
+
+
+OperatorEvent = (
+    CancelCalled
+    | CancelAnswered
+    | RetryCalled
+    | RetryAnswered
+    | ResetCalled
+    | ResetAnswered
+    | PauseAnswered
+    | ResumeCalled
+    | ResumeAnswered
+    | LimitAnswered
+    | ScheduleAdded
+    | ScheduleRemoving
+)

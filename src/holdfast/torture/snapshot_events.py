@@ -35,7 +35,8 @@ class AttemptRow(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 class JobRow(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """A job in the final dump: one record for each state in which the store shows it, so two if it is in two places.
 
-    `completions` counts its rows in the ledger. `call` is its header of that name.
+    `completions` counts its rows in the ledger. `call` is its header of that name. A job of a schedule has the nominal
+    time `nominal_us`, by the store's clock.
     """
 
     job: str
@@ -50,6 +51,8 @@ class JobRow(HistoryRecord, frozen=True, kw_only=True, gc=False):
     finished_us: int = 0
     reason: str = ""
     call: str = ""
+    schedule: str = ""
+    nominal_us: int = 0
     queue: str = ""
     task: str = ""
     attempts: tuple[AttemptRow, ...] = ()

@@ -10,8 +10,10 @@ from tests.torture.mutants.fences import FENCES
 from tests.torture.mutants.graphs import GRAPHS
 from tests.torture.mutants.limits import LIMITS
 from tests.torture.mutants.mutant import Mutant
+from tests.torture.mutants.paced import PACED
+from tests.torture.mutants.schedules import SCHEDULES
 from tests.torture.mutants.unique import UNIQUE
 
 MUTANTS: Final[dict[str, Mutant]] = {
-    mutant.name: mutant for mutant in (*FENCES, *COUNTING, *ENDINGS, *UNIQUE, *GRAPHS, *LIMITS)
+    mutant.name: mutant for mutant in (*FENCES, *COUNTING, *ENDINGS, *UNIQUE, *GRAPHS, *LIMITS, *PACED, *SCHEDULES)
 }

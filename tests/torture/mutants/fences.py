@@ -68,6 +68,20 @@ FENCES = (
         under="stops",
     ),
     mutant(
+        "batch_without_fences",
+        SQLITE,
+        "a batch writes the effects of jobs that others hold by now (and the worker learns late that leases are lost)",
+        Code(
+            "holdfast.backends.sql.fenced_verbs:_lock_jobs",
+            "frozenset(ordered).intersection((row[0], row[1]) for row in found)",
+            "frozenset(ordered)",
+        ),
+        Code("holdfast.jobs.batch_context:BatchEffect.is_accepted", "Verdict.LOST not in verdict", "True"),
+        _LATE,
+        caught_by="I2 I6",
+        under="stops",
+    ),
+    mutant(
         "extend_without_fence",
         SQLITE,
         "a lease is extended under any fence",

@@ -24,7 +24,7 @@ from holdfast.model.outcome import Retry
 from holdfast.torture.events import Takes
 from holdfast.torture.names import QUEUE
 from holdfast.torture.programs import enqueueing
-from holdfast.torture.work import catalogue, graph
+from holdfast.torture.work import catalogue, graph, paced, ticking
 from holdfast.torture.work.app import AGAIN, app, lease
 from holdfast.torture.work.attempt import (
     attempt,
@@ -35,6 +35,7 @@ from holdfast.torture.work.attempt import (
     take_effect_blocking,
 )
 from holdfast.torture.work.base import Order, Work, calls_of
+from holdfast.worker import schedules
 
 WEIGHTS: Final = {
     "silent": 6,
@@ -160,6 +161,8 @@ OURS: Final = (
 FEATURES: Final = {
     "I28": tuple(msgspec.structs.replace(work, weight=15) for work in graph.WORKS),
     "I29": (Work(name="slow_limited", weight=12, takes=Takes.TRANSACTION, draw=calls_of(slow_limited)),),
+    "I30": tuple(msgspec.structs.replace(work, weight=8, most=None) for work in ticking.WORKS),
+    "I31": tuple(msgspec.structs.replace(work, weight=25, most=None) for work in paced.WORKS),
 }
 """Works for the mutants that break these invariants: others would only wait for them."""
 
@@ -174,4 +177,5 @@ def replace_works(*, killers: bool, features: Collection[str]) -> None:
     ]
     added = [work for code, works in FEATURES.items() if code in features for work in works]
     catalogue.WORKS = (*taken_over, *OURS, *added)  # type: ignore[misc]
+    schedules.POLL = 0.3  # of schedules that are defined meanwhile
     enqueueing._WEIGHTS = (30, 30, 20, 20)  # more of them in transactions of the caller's

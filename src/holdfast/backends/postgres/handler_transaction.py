@@ -29,6 +29,8 @@ from holdfast.backends.postgres.transaction_connection import HandlersBlockingCo
 from holdfast.backends.postgres.verbs.fenced_end import commit_or_fail, complete_all_or_fail, complete_or_fail, is_stale
 from holdfast.backends.sql.steps import Ask
 from holdfast.concurrency.statement_threads import where_it_may_wait
+from holdfast.concurrency.store_threads import store_thread_name
+from holdfast.concurrency.timeouts import limited_blocking
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, HoldfastError, TransactionExpired
 from holdfast.model.allocation import Grant
@@ -311,8 +313,9 @@ class PostgresBlockingTransaction(PostgresTransaction):
         connection.isolation_level = _LEVELS[isolation]
         self._block = connection.transaction()
         self._has_begun = False
-        self._timer = threading.Timer(limit.total_seconds(), self._expire)
-        self._timer.daemon = True
+        self._watch = limited_blocking(limit.total_seconds(), self._at_limit)
+        self._is_watched = False
+        self._expiring: threading.Thread | None = None
 
     def begin(self) -> None:  # noqa: D102 - see `OpenTransaction`
         self.state = TransactionState.OPEN
@@ -320,7 +323,8 @@ class PostgresBlockingTransaction(PostgresTransaction):
             with bounded_blocking(self.connection, self._reply_timeout):
                 self._block.__enter__()
             self._has_begun = True
-            self._timer.start()
+            self._watch.__enter__()
+            self._is_watched = True
             drive_blocking(self.connection, self._statements, self.lock_steps(), self.ready)
 
     async def run(self, steps: Steps[T]) -> T:
@@ -335,7 +339,6 @@ class PostgresBlockingTransaction(PostgresTransaction):
     def commit_transaction(self) -> None:  # noqa: D102
         with self.explained():
             self.seal()
-        self._timer.cancel()
         with self.explained(committing=True), bounded_blocking(self.connection, self._reply_timeout):
             self._block.__exit__(None, None, None)
 
@@ -350,13 +353,24 @@ class PostgresBlockingTransaction(PostgresTransaction):
             drop(self.connection)  # the server rolls back by itself
 
     def _stop_timer(self) -> None:
-        self._timer.cancel()
-        if self._timer.ident is not None:
-            self._timer.join()  # wait for a rollback at the limit that has begun
+        if self._is_watched:
+            self._is_watched = False
+            self._watch.__exit__(None, None, None)
+        if self._expiring is not None:
+            self._expiring.join()  # wait for a rollback at the limit that has begun
+
+    def _at_limit(self) -> None:
+        """Roll back, in a separate thread: that may wait for the server, and this one watches all time limits."""
+        if self.move(TransactionState.OPEN, TransactionState.EXPIRED):
+            expiring = threading.Thread(target=self._expire, name=store_thread_name("postgres-expiry"), daemon=True)
+            try:
+                expiring.start()
+            except RuntimeError:  # no thread available: the waiting statement fails, and the server rolls back
+                hang_up(self.connection)
+            else:
+                self._expiring = expiring
 
     def _expire(self) -> None:
-        if not self.move(TransactionState.OPEN, TransactionState.EXPIRED):
-            return
         if self._status == TransactionStatus.ACTIVE:
             try:
                 self.connection.cancel_safe(timeout=_CANCEL_TIMEOUT)

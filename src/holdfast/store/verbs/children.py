@@ -80,7 +80,8 @@ def enqueue_children(rows: JobRows, jobs: Sequence[NewJob], insert: Insertion) -
         for place, parent_id in enumerate(parents_of(job))
     ]
     decide = [job.id for job in children if job.id in waits and move_of(states(job)) is not ChildMove.WAIT]
-    yield from rows.link(links, [each for each in wanted if each in inserted], decide)
+    parents = {link.parent_id for link in links}  # without those whose children another job was kept instead of
+    yield from rows.link(links, [each for each in wanted if each in inserted and each in parents], decide)
     return answers
 
 

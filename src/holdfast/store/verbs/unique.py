@@ -62,7 +62,8 @@ def enqueue_unique(rows: JobRows, jobs: Sequence[NewJob], insert: Insert) -> Ste
             yield from rows.drop_keys(call.fresh)  # the caller may commit: no key may name a job that never existed
             raise call.refusal
         answers |= call.answers
-        yield from _write(rows, call, insert, answers)
+        if not call.is_open:
+            yield from _write(rows, call, insert, answers)
         if len(answers) == len(jobs):
             return [answers[index] for index in range(len(jobs))]
         claims = claims_of([job for index, job in enumerate(jobs) if index not in answers])
@@ -118,6 +119,11 @@ class _Round:
         self.changed: dict[KeyName, UniqueKey] = {}
         self.fresh: list[UniqueKey] = []
         self.refusal: UniqueConflict | None = None
+        self.is_open = False
+        """Whether no job has taken one of the keys: the only claim for it was that of a known job.
+
+        The next round takes it; nothing is written before, so that jobs are inserted in the order of the call.
+        """
         self._by_id: dict[str, int] = {}
         self._now = 0
 
@@ -125,16 +131,24 @@ class _Round:
         """Decide on every job. Within a call, a job finds the keys as the jobs before it leave them."""
         self._now, self.keys = taken.now, taken.keys
         ids = {self.jobs[index].id for index in self.pending} - taken.known
+        known = {index for index in self.pending if self.jobs[index].id in taken.known and unique_of(self.jobs[index])}
+        self.is_open = any(
+            (job.task, unique.key) not in taken.keys
+            for index in self.pending
+            if index not in known and (unique := unique_of(job := self.jobs[index])) is not None
+        )
+        if self.is_open:
+            self.answers = dict.fromkeys(known, False)
+            return
         self.fresh = [key for key in taken.keys.values() if key.holder.id in ids]
         for index in self.pending:
             job, unique = self.jobs[index], unique_of(self.jobs[index])
             if unique is None:
                 self.inserting[index] = job
-            elif job.id in taken.known:
+            elif index in known:
                 self.answers[index] = False
-            elif (key := self.keys.get((job.task, unique.key))) is not None:
-                self._decide(index, job, unique, key)
-            # Otherwise no job has taken the key: the only claim for it was that of a known job. The next round does.
+            else:
+                self._decide(index, job, unique, self.keys[job.task, unique.key])
 
     def _decide(self, index: int, job: NewJob, unique: Unique, key: UniqueKey) -> None:
         holder = key.holder

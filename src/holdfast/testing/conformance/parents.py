@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from holdfast.errors import ConfigError, JobNotFound
-from holdfast.model.conditions import Conditions
+from holdfast.model.conditions import Conditions, Unique
 from holdfast.model.ids import new_id
 from holdfast.model.job import JobState, NewJob
 from holdfast.model.outcome import Completed
@@ -241,6 +242,17 @@ class TestParents(Conformance):
         assert await complete_next(backend) == head
         assert await states(backend, of_head, second, of_second) == [READY, READY, BLOCKED]
         assert set(await drain(backend, at_once=2)) == {of_head, second, of_second}
+
+    async def test_a_parent_whose_only_child_is_not_inserted_is_a_job_like_others(self, backend: Backend) -> None:
+        held = Unique("k")
+        kept = NewJob(id=new_id(), queue="default", task="greet", payload="{}", conditions=Conditions(held))
+        await enqueue(backend, kept)
+        parent, other = a_job(), a_job()
+        child = msgspec.structs.replace(after(parent.id), conditions=Conditions(held, after=(parent.id,)))
+        second = after(other.id)
+        assert await backend.jobs.enqueue([parent, child, other, second]) == [True, kept.id, True, True]
+        assert await states(backend, parent.id, other.id, second.id) == [READY, READY, BLOCKED]
+        assert set(await drain(backend)) == {kept.id, parent.id, other.id, second.id}
 
     async def test_waiting_children_are_blocked_in_lists_but_not_outstanding(self, backend: Backend) -> None:
         (parent,) = await enqueue(backend, a_job(delay=timedelta(hours=1)))

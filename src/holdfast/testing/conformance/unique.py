@@ -278,6 +278,15 @@ class TestUniqueRepeats(Conformance):
         assert await backend.jobs.enqueue([again, unique("free", PERIOD)]) == [False, True]
         assert await backend.jobs.enqueue([a_job(job_id=known.id), unique("other", PERIOD)]) == [False, True]
 
+    async def test_jobs_are_inserted_in_the_order_of_the_call_though_the_first_with_a_key_is_known(
+        self, backend: Backend
+    ) -> None:
+        (known,) = await enqueue(backend, a_job())
+        first, second = unique("k", order_key="o"), msgspec.structs.replace(a_job(), order_key="o")
+        assert await backend.jobs.enqueue([unique("k", job_id=known), first, second]) == [False, True, True]
+        assert await state_of(backend, first.id) is JobState.READY
+        assert await state_of(backend, second.id) is JobState.BLOCKED
+
     async def test_concurrent_repeats_of_one_call_make_one_job(self, backend: Backend) -> None:
         job = unique()
         answers = await asyncio.gather(*(backend.jobs.enqueue([job]) for _ in range(6)))

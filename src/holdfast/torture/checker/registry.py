@@ -15,8 +15,10 @@ from holdfast.torture.checker.keys import OneOfAKey
 from holdfast.torture.checker.leases import NoTheft, OneHolder
 from holdfast.torture.checker.limits import WithinLimits
 from holdfast.torture.checker.order import Turns
+from holdfast.torture.checker.paced import PacedQueues
 from holdfast.torture.checker.pauses import Pauses
 from holdfast.torture.checker.recovery import Recovery
+from holdfast.torture.checker.schedules import OncePerTime
 from holdfast.torture.checker.unique import OneUnfinished
 
 INVARIANTS: tuple[type[Invariant], ...] = (
@@ -33,6 +35,8 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     OneUnfinished,
     AfterParents,
     WithinLimits,
+    OncePerTime,
+    PacedQueues,
     Due,
     Conservation,
     Batches,

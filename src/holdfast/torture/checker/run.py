@@ -28,6 +28,7 @@ from holdfast.torture.events import (
     Snapshot,
     Started,
 )
+from holdfast.torture.operator_events import LimitAnswered, ScheduleAdded, ScheduleRemoving
 
 _SLOW = 4  # slow calls per lease: the store itself takes no lease after a wait as long as that
 _DONE = "done"
@@ -60,6 +61,11 @@ class RunFacts:
         """Per queue: when a pause was sent, when it was answered, and by which process."""
         self.resumes: dict[str, dict[tuple[str, int], int]] = {}
         """Per queue: which process sent a resume and when; and by when it took effect, if it did."""
+        self.limits: dict[str, LimitAnswered] = {}
+        """The limits of queues."""
+        self.schedules: dict[str, ScheduleAdded] = {}
+        self.removals: dict[str, int] = {}
+        """When the removal of a schedule was sent first."""
         self.first_us = 0
         self.last_us = 0
         self._open: dict[int, FaultBegan] = {}
@@ -86,6 +92,9 @@ class RunFacts:
             PauseAnswered: self._paused,
             ResumeCalled: self._resuming,
             ResumeAnswered: self._resumed,
+            LimitAnswered: lambda _, event: _keep_first(self.limits, event.queue, event),
+            ScheduleAdded: lambda _, event: _keep_first(self.schedules, event.schedule, event),
+            ScheduleRemoving: lambda _, event: _keep_first(self.removals, event.schedule, event.at_us),
         }
 
     def note(self, process: str, event: HistoryRecord) -> None:
@@ -236,6 +245,10 @@ class RunFacts:
 
     def _resumed(self, process: str, event: ResumeAnswered) -> None:
         self.resumes.setdefault(event.queue, {})[process, event.sent_us] = event.at_us
+
+
+def _keep_first(known: dict[str, Any], name: str, value: object) -> None:
+    known.setdefault(name, value)
 
 
 def _seat(process: str) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from holdfast.model.instants import to_micros
+from holdfast.model.schedule_definition import NAME_HEADER, TIME_HEADER
 from holdfast.model.turn import run_at_of
 from holdfast.torture.events import AttemptRow, EffectRow, JobRow
 from holdfast.torture.history import now_us
@@ -79,6 +82,7 @@ def joined(jobs: Iterator[tuple[Any, ...]], attempts: Iterator[tuple[Any, ...]])
 def _job_row(row: tuple[Any, ...], attempts: Iterable[AttemptRow]) -> JobRow:
     (job, state, attempt, max_attempts, seq, completions, worker, turn, priority, enqueued, finished, reason, headers,
      queue, task) = row  # fmt: skip
+    given: dict[str, str] = json.loads(headers) if headers else {}
     return JobRow(
         at_us=now_us(),
         job=str(job),
@@ -92,7 +96,9 @@ def _job_row(row: tuple[Any, ...], attempts: Iterable[AttemptRow]) -> JobRow:
         enqueued_us=enqueued,
         finished_us=finished or 0,
         reason=reason or "",
-        call=json.loads(headers).get("call", "") if headers else "",
+        call=given.get("call", ""),
+        schedule=given.get(NAME_HEADER, ""),
+        nominal_us=to_micros(datetime.fromisoformat(given[TIME_HEADER])) if TIME_HEADER in given else 0,
         queue=queue,
         task=task,
         attempts=tuple(attempts),

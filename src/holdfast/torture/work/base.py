@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.app.tasks import TaskHandle
+from holdfast.model.limits import Limit
 from holdfast.torture.events import Takes
 
 _NO_ARGUMENTS: Mapping[str, Any] = {}
@@ -43,6 +44,14 @@ class Follow(Protocol):
 
     async def pause(self, queue: str, seconds: float) -> None:
         """Pause a queue for some time."""
+        ...
+
+    async def limit(self, queue: str, limit: Limit) -> None:
+        """Set the limit of a queue."""
+        ...
+
+    async def schedule(self, name: str, task: TaskHandle[..., Any], seconds: float) -> None:
+        """Let a task run again and again for some time."""
         ...
 
     async def after(self, seconds: float) -> bool:

@@ -110,7 +110,8 @@ copy {schema}.scheduled (run_at, seq, retrying) from stdin (format binary);
 -- name: claim
 -- `front`: the number of jobs in each lane among the first over all lanes, including those that other sessions are
 -- claiming. `locked`: that many jobs of each lane, skipping those of other sessions; a single lane needs no merge. So
--- no more rows are locked than are wanted.
+-- no more rows are locked than are wanted. `measured`: running totals cost a twentieth of the statement, so they are
+-- made only if all payloads together are too large.
 --
 -- The fence is the next value of a sequence, taken after the statement's snapshot. A job that this statement can claim
 -- was put into ready by a transaction that the snapshot sees, so its previous claim took its fence earlier: for one
@@ -187,9 +188,13 @@ locked as materialized (
         for update skip locked
     ) as next
 ),
+weighed as materialized (select sum(payload_bytes) as bytes from locked),
 measured as materialized (
-    select place, sum(payload_bytes) over running_total as bytes, row_number() over running_total as number
-    from locked window running_total as (order by turn, seq)
+    select place, 0 as bytes, 0 as number from locked where (select bytes from weighed) <= %(max_bytes)s
+    union all
+    select place, sum(payload_bytes) over running_total, row_number() over running_total
+    from locked where (select bytes from weighed) > %(max_bytes)s
+    window running_total as (order by turn, seq)
 ),
 holder as materialized (
     select nextval('{schema}.fence') as fence, {now} as now where exists (select 1 from measured)

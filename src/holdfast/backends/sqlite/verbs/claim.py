@@ -101,6 +101,8 @@ def claim(tx: Tx, request: ClaimRequest) -> Claim:
 
 
 def _spend(tx: Tx, limits: Sequence[LimitUse], jobs: Sequence[LeasedJob]) -> None:
+    if not limits:  # nearly always: then the jobs need not be counted
+        return
     taken = taken_by(((job.queue, job.task) for job in jobs), limits)
     for use in limits:
         if use.rate_jobs is not None and taken[use.key]:
