@@ -114,6 +114,8 @@ class MysqlInsight(InsightOverRows):
     async def facts(self) -> dict[str, str]:
         """Return the facts of the server, with the age of its oldest transaction if the user may see it."""
         found = await super().facts()
+        for _, level in await self._runner.look(lambda: rows("default_isolation")):
+            found["default_transaction_isolation"] = str(level)
         try:
             seconds = str(await self._runner.look(lambda: value("oldest_transaction")))
         except PrivilegeMissing:

@@ -178,6 +178,10 @@ union all select 'now_us', cast({now} as char);
 -- Needs the privilege PROCESS.
 select coalesce(max(timestampdiff(second, trx_started, now())), 0) from information_schema.innodb_trx;
 
+-- name: default_isolation
+-- The variable has two names.
+show global variables where variable_name in ('transaction_isolation', 'tx_isolation');
+
 -- name: identify
 -- What a session sees. Runs on the caller's connection and on ours: equal results mean the same tables.
 select database(), (select installation from holdfast_meta);
