@@ -1,4 +1,4 @@
-"""The checks of `holdfast doctor` for settings of a MySQL or MariaDB server; other stores report none of these facts."""
+"""The checks of `holdfast doctor` for settings of a MySQL or MariaDB server; other stores report no such facts."""
 
 from __future__ import annotations
 
