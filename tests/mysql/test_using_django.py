@@ -21,7 +21,7 @@ def connection_to(url: str) -> Any:
     from django.db.backends.mysql.base import DatabaseWrapper
 
     parts = urlsplit(url)
-    settings = {
+    settings: dict[str, Any] = {
         "NAME": parts.path.strip("/"),
         "USER": parts.username,
         "PASSWORD": "",

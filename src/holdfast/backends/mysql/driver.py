@@ -56,7 +56,7 @@ class VerbConnection(AsyncmyConnection):
         return found
 
 
-class BlockingConnection(PymysqlConnection):  # type: ignore[type-arg]
+class BlockingConnection(PymysqlConnection):
     """A connection of a thread."""
 
     server_status: int
