@@ -119,7 +119,7 @@ COMMANDS = (
     "consumer retry billing",
     "consumer drop billing --yes",
     "consumer pause audit-{width}",
-    "consumer reset audit-{width} --to end",
+    "consumer reset audit-{width} --to end --yes",
     "consumer resume audit-{width}",
     "consumer pause audit-{width}",
     "consumer forget audit-{width} --yes",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 from tests.app.work import run_all, working
 
-from holdfast import App, ConfigError, Limit
+from holdfast import App, ConfigError, Context, JobState, Limit
 
 
 async def test_no_more_handlers_run_at_once_than_the_limit_allows_and_all_run(app: App):
@@ -73,3 +74,65 @@ def test_what_is_no_limit_is_refused():
         App("sqlite://", limits={"mail": 5})  # type: ignore[dict-item]
     with pytest.raises(ConfigError, match="pass Limit"):
         App("sqlite://").task(limit=5)(test_what_is_no_limit_is_refused)  # type: ignore[call-overload]
+
+
+async def test_no_more_handlers_of_a_key_run_at_once_than_its_limit_allows_and_all_run(app: App):
+    running: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    done = 0
+
+    @app.task(key_limit=Limit(running=2))
+    async def report(key: str) -> None:
+        nonlocal done
+        running[key] += 1
+        most[key] = max(most[key], running[key])
+        await asyncio.sleep(0.005)
+        running[key] -= 1
+        done += 1
+
+    await asyncio.gather(*(report.options(limit_key=key).enqueue(key=key) for key in "abc" * 5))
+    await asyncio.gather(*(report.enqueue(key="none") for _ in range(5)))
+    await run_all(app)
+    assert (dict(most), done) == ({"a": 2, "b": 2, "c": 2, "none": most["none"]}, 20)
+    assert most["none"] > 2
+
+
+async def test_a_worker_wakes_when_the_rate_of_a_key_allows_the_next_job(app: App):
+    @app.task(key_limit=Limit(rate="20/s", burst=2))
+    async def report(number: int) -> int:
+        return number
+
+    chosen = report.options(limit_key="a")
+    jobs = [await chosen.enqueue(number=number) for number in range(5)]
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    async with working(app, poll_interval=60):
+        assert [await job.result(timeout=20) for job in jobs] == list(range(5))
+    assert loop.time() - begun >= 3 * 0.05
+
+
+async def test_a_handlers_transaction_enqueues_to_a_limited_key(app: App):
+    @app.task(key_limit=Limit(running=1))
+    async def report(number: int) -> int:
+        return number
+
+    @app.task
+    async def first(ctx: Context) -> None:
+        async with ctx.transaction():
+            for number in range(3):
+                await report.options(limit_key="a").enqueue(number=number)
+
+    job = await first.enqueue()
+    await run_all(app)
+    assert await job.state() is JobState.COMPLETED
+    assert len((await app.jobs.list("completed", task="report")).jobs) == 3
+
+
+async def test_an_order_key_and_a_limit_key_exclude_each_other(app: App):
+    @app.task
+    async def report() -> None: ...
+
+    with pytest.raises(ConfigError, match=r"one key at a time.*leave out limit_key"):
+        report.options(order_key="a", limit_key="b")
+    with pytest.raises(ConfigError, match="limit_key='' is empty"):
+        report.options(limit_key="")

@@ -25,6 +25,8 @@ RECORDS = {
     "enqueue.unique_one": ["enqueue.unique_one"],
     "drain.one": ["drain.one", "drain.one.client_cpu"],
     "drain.two": ["drain.two"],
+    "drain.order_keys": ["drain.order_keys"],
+    "drain.beside_limit": ["drain.beside_limit"],
     "drain.held": ["drain.held.300", "drain.held.300.urgent"],
     "drain.held.long": ["drain.held.600", "drain.held.600.urgent"],
     "latency": ["latency.p50", "latency.p99"],
@@ -87,7 +89,9 @@ def test_an_unknown_store_is_refused() -> None:
 
 
 def test_scenarios_are_chosen_by_the_begin_of_their_names() -> None:
-    assert list(chosen(("drain",))) == ["drain.one", "drain.two", "drain.held"]
+    assert list(chosen(("drain",))) == [
+        *("drain.one", "drain.two", "drain.order_keys", "drain.beside_limit", "drain.held"),
+    ]
 
 
 def test_a_scenario_that_takes_long_runs_only_if_it_is_named() -> None:

@@ -61,7 +61,7 @@ OURS = {  # public for the other modules of Holdfast, not for callers
     "Batch": {"close", "finishes"},
     "Context": {"begun", "committed", "uncompleted", "stored_text"},
     "BatchContext": {"calls_given", "close", "outcomes"},
-    "Call": {"close", "finish", "outcome", "outcome_of"},
+    "Call": {"close", "outcome", "outcome_of"},
 }
 CALL = re.compile(r"^(?:(await|async with) |@)?\w+\.(\w+)(?:\((.*)\))?(?: as \w+)?$")
 UNPACK = re.compile(r"Unpack\[(\w+)\]$")

@@ -140,7 +140,7 @@ def test_the_unit_of_systemd_has_comments_on_lines_of_their_own():
 
 
 def test_limits_are_declared_as_shown(tmp_path: Path):
-    (declared,) = fenced("docs/howto/limits.md", "python")
+    declared, per_key = fenced("docs/howto/limits.md", "python")
     after = """
 for number in range(3):
     send_mail.sync.enqueue(to=f"{number}@example.org")
@@ -151,6 +151,15 @@ print(app.sync.drain("mails"), [view.limit for view in app.sync.tasks.list()], a
     assert shown[:3] == ["to 0@example.org", "to 1@example.org", "to 2@example.org"]
     limits = "[Limit(running=5, rate='100/m', burst=10)] Limit(running=20, rate=None, burst=1)"
     assert shown[3] == f"3 completed {limits}"
+    after = """
+import asyncio
+asyncio.run(order(7))
+print(app.sync.drain("exports"), [view.key_limit for view in app.sync.tasks.list() if view.name == "export"])
+"""
+    (tmp_path / "exports.py").write_text(f"{declared}\n\n{per_key}{after}", encoding="utf-8")
+    assert run(tmp_path, "exports.py").splitlines() == [
+        "customer 7", "1 completed [Limit(running=2, rate='10/s', burst=5)]",
+    ]  # fmt: skip
 
 
 SENTRY = """

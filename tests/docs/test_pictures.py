@@ -16,7 +16,8 @@ from holdfast.cli.main import cli
 PICTURES = ROOT / "docs" / "pictures"
 PICTURE = PICTURES / "demo.svg"
 LONG = {"bench", "torture"}  # minutes: their output is on the pages about them
-UNBROKEN = ("holdfast schema show", "holdfast worker run")  # SQL and log lines
+# SQL, log lines, and sentences with ids and numbers of any length.
+UNBROKEN = ("holdfast schema show", "holdfast worker run", "holdfast event append", "holdfast demo consume")
 VERDICT = "Every completed job took effect exactly once"
 
 

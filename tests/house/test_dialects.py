@@ -31,7 +31,7 @@ DIALECTS = {
 ONLY_SQLITE = {
     "enqueue: bodies first, from which the other tables are filled": """
         take_seqs find_lane add_lane add_queue known_seq insert_job new_to_ready new_to_scheduled add_order_keys
-        new_to_blocked new_to_waiting vacant_order_keys""",
+        new_to_blocked new_to_waiting new_limited vacant_order_keys""",
     "claim: by range": """
         claimable_lanes front_places take_fence front_of_lane front_of_lane_by_row lease_front leave_front""",
     "complete: by lots": "complete_many held_under complete_one count_completed leave_completed",
@@ -48,14 +48,15 @@ ONLY_POSTGRES = {
         set_heads drop_order_keys""",
     "unique keys, in one statement": "add_unique_keys enqueue_unique enqueue_unique_one",
     "claim: under the locks of limits": "lock_queue_limits lock_task_limits lane_fronts claim_shares",
-    "hot: one statement": "claim complete promote bring_up fetch",
+    "hot: one statement": "claim complete promote due_limited bring_up fetch",
     "the end of a handler's transaction, sent with its COMMIT": """
         complete_or_fail complete_all_or_fail commit_position_or_fail""",
     "append: in two statements or by COPY": """
         lock_heads append_events append_event heads_and_clock stream_versions copy_events""",
     "rows that a silent client has locked": """
         holders_of_leases holders_of_shares end_holders end_stuck_sessions session_number wait_for_running
-        wait_for_order_key wait_at_most locked_order_keys free_shares locked_nodes locked_consumers""",
+        wait_for_order_key wait_for_limit_key wait_at_most locked_order_keys locked_limit_keys free_shares locked_nodes
+        locked_consumers""",
     "minute counts are appended, and added up later": "fold_counts",
     "completed jobs are indexed by batch": "detach_completed",
     "a server, its schema and a caller's connection": """

@@ -167,8 +167,9 @@ def test_rows_leave_their_state_only_where_changes_of_locked_rows_are_written():
     own |= {"leave_front_range", "leave_front_listed", "leave_range", "leave_listed"}  # and of MySQL
 
     assert {name: functions for name, functions in leaving.items() if name not in own} == {
-        "leave_blocked": {"order_keys.make_heads"},
-        "leave_scheduled": {"job_rows.promote"},
+        "leave_blocked": {"order_keys.make_heads", "limit_keys._admit_first"},
+        "leave_ready": {"limit_keys._send_back"},
+        "leave_scheduled": {"job_rows.promote", "limit_keys.admit_due"},
     }
     assert re.search(r"leave_\{old\.state\}", ast.unparse(body_of(SHARED, "job_writes.write_changes")))
 

@@ -73,7 +73,8 @@ class Arena:
     async def _explore(
         self, state: str, names: Sequence[str], endings: Sequence[bool], *, seen: Seen, every: bool
     ) -> None:
-        await self._backend.queues.limit(LIMITED, LIMITS.get(state))  # the queue is not among the tables put back
+        for key in LIMITED:  # queues and tasks are not among the tables that are put back
+            await self._backend.queues.limit(key, LIMITS.get(state, {}).get(key))
         leases, now_us, judge = await self._prepare(state)
         self._clock.now_us = now_us
         operations = [OPERATIONS[name] for name in names]

@@ -67,7 +67,8 @@ class Judge:
         clock = Instant()
         model = Reference(clock)
         model.settles_at_once = False  # a transaction of the store by itself, which is a step by itself here
-        model.limit(LIMITED, LIMITS.get(state))
+        for key in LIMITED:
+            model.limit(key, LIMITS.get(state, {}).get(key))
         schedules = ReferenceSchedules(model)
         await set_up_schedules(state, schedules)
         return cls(model, schedules, await SETUPS[state](ReferenceJobs(model), clock))
@@ -150,7 +151,11 @@ def _beside(model: Reference, hidden: Sequence[ReferenceJob], *, parts: bool) ->
 def observed(model: Reference, schedules: ReferenceSchedules) -> dict[str, Any]:
     """Return what can be told of the model, as `tables.observed` does of the store."""
     counted = {name: sum(counter[name] for counter in model.counts.values()) for name in COUNTS}
-    blocked = [record for record in model.records.values() if record.state is JobState.BLOCKED]
+    blocked = [
+        record
+        for record in model.records.values()
+        if record.state is JobState.BLOCKED and (record.limit_scope is None or record.waits)
+    ]
     waiting = [record.new.id for record in sorted(blocked, key=lambda record: record.place)]
     jobs = {job_id: _job(record) for job_id, record in model.records.items()}
     keys = {(name[1], key.job_id) for name, key in model.unique_keys.items() if key.job_id in jobs}

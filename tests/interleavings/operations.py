@@ -119,6 +119,11 @@ def a_job(job_id: str = JOB, order_key: str | None = None, *, max_attempts: int 
     return NewJob(id=job_id, queue=QUEUE, task=TASK, payload="[]", max_attempts=max_attempts, order_key=order_key)
 
 
+def limited(job_id: str) -> NewJob:
+    """Return a job with a limit key."""
+    return msgspec.structs.replace(a_job(job_id), limit_key="k")
+
+
 def a_child(job_id: str, *parents: str, key: str | None = None) -> NewJob:
     """Return a job that waits for these, with a unique key if it is to be."""
     wanted = None if key is None else Unique(key)
@@ -222,6 +227,8 @@ _ALL = [
     Operation("enqueue y, none, x", _enqueue(a_job(JOB, "y"), a_job(SECOND), a_job(FOURTH, "x"))),
     Operation("cancel second", lambda w: w.verbs.jobs.cancel(SECOND, "unwanted")),
     Operation("complete, then enqueue third", lambda w: _complete_then_enqueue(w, a_job(THIRD, "x"))),
+    Operation("enqueue k third", _enqueue(limited(THIRD))),
+    Operation("enqueue k fourth", _enqueue(limited(FOURTH), limited(FIFTH))),
     Operation("enqueue child", _enqueue(a_child(THIRD, JOB))),
     Operation("enqueue child of both", _enqueue(a_child(FOURTH, JOB, SECOND))),
     Operation("enqueue family", _enqueue(a_child(FOURTH, THIRD), a_child(THIRD, JOB))),

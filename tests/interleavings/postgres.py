@@ -176,6 +176,7 @@ class PostgresVerbs:
             floors=Floors(),
             blockers=whole._blockers,  # what it asks is no step: it is a transaction by itself
         )
+        jobs._in_callers_transaction = False  # it commits at once, and may lock limit keys
         self.jobs: JobStore = jobs
         self.schedules: ScheduleStore = SchedulesOverRows(runner, SqlScheduleRows(), jobs.inserter, lambda: None)
 

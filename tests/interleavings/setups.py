@@ -14,12 +14,14 @@ from tests.interleavings.operations import (
     RETRIED,
     SCHEDULE,
     SECOND,
+    TASK,
     THIRD,
     Instant,
     Leases,
     a_child,
     a_job,
     a_schedule,
+    limited,
     request,
     unique,
 )
@@ -235,12 +237,42 @@ async def set_up_schedules(state: str, schedules: ScheduleStore) -> None:
         await schedules.declare(APP, {SCHEDULE: a_schedule()}, overrules=None)
 
 
-LIMITED = LimitKey("queue", QUEUE)
-LIMITS = {"limited": Limit(running=1), "limited full": Limit(running=1)}
+async def _limit_key(jobs: JobStore, clock: Instant) -> Leases:
+    """As `running`, but the job has a limit key and its only slot, for which another waits."""
+    await jobs.enqueue([limited(JOB), limited(SECOND)])
+    leases = {"zombie": await _take(jobs, "zombie")}
+    clock.advance(LEASE * 2)
+    await jobs.rescue(None, 10)
+    leases["holder"] = await _take(jobs, "holder")
+    clock.advance(LEASE * 2)
+    return leases
+
+
+async def _limit_key_due(jobs: JobStore, clock: Instant) -> Leases:
+    """The first is retried and due; the second has the slot and runs."""
+    leases = await _limit_key(jobs, clock)
+    await jobs.finish([Finish(leases["holder"], RETRIED)])
+    leases["other"] = await _take(jobs, "holder")
+    clock.advance(timedelta(minutes=1))
+    return leases
+
+
+_QUEUE, _KEYS = LimitKey("queue", QUEUE), LimitKey("key", TASK)
+LIMITED = (_QUEUE, _KEYS)
+LIMITS = {
+    "limited": {_QUEUE: Limit(running=1)},
+    "limited full": {_QUEUE: Limit(running=1)},
+    "limit key": {_KEYS: Limit(running=1)},
+    "limit key due": {_KEYS: Limit(running=1)},
+    "no limit key": {_KEYS: Limit(running=1)},
+}
 SETUPS: dict[str, Callable[[JobStore, Instant], Awaitable[Leases]]] = {
     "absent": _absent,
     "limited": _limited,
     "limited full": _limited_full,
+    "limit key": _limit_key,
+    "limit key due": _limit_key_due,
+    "no limit key": _absent,
     "ready": _ready,
     "due": _due,
     "running": _running,

@@ -12,7 +12,7 @@ from holdfast.model.turn import run_at_of
 STATES = ("ready", "scheduled", "blocked", "running", "completed", "failed", "cancelled")
 _TABLES = (
     *("job", *STATES, "key_head", "unique_key", "attempt", "tally", "minute_count"),
-    *("parent_link", "parent_change", "schedule"),
+    *("parent_link", "parent_change", "schedule", "limit_key", "limit_slot"),
 )
 COUNTS = ("enqueued", "completed", "retried", "failed", "cancelled", "lost")
 
@@ -92,6 +92,7 @@ def check_whole(rows: Rows) -> None:
         job = jobs[row["seq"]]
         assert row["run_at"] == run_at_of(job["turn"], job["priority"]), "a scheduled job cannot be found by its turn"
     _check_lines(rows)
+    _check_limit_keys(rows)
     _check_children(rows)
     _check_unique(rows)
     _check_attempts(rows)
@@ -114,8 +115,25 @@ def _check_lines(rows: Rows) -> None:
     for row in rows["blocked"]:
         if row["key_id"] == 0:
             assert row["seq"] in children, "a job waits for parents that it does not have"
+        if row["key_id"] <= 0:
             continue
         assert keys.get(row["key_id"]) == jobs[row["seq"]]["order_key"], "a job waits in no line, or in a wrong one"
+
+
+def _check_limit_keys(rows: Rows) -> None:
+    """Every job with a limit key that may run has a slot, and no other; what waits has somebody who will look."""
+    limited = {job["seq"]: job["limit_key"] for job in rows["job"] if job["limit_key"] is not None}
+    admitted = {row["seq"] for row in rows["ready"] + rows["running"] if row["seq"] in limited}
+    assert {slot["seq"] for slot in rows["limit_slot"]} == admitted, "slots and admitted jobs differ"
+    for key in rows["limit_key"]:
+        slots = [slot for slot in rows["limit_slot"] if slot["key_id"] == key["key_id"]]
+        waiting = [row["seq"] for row in rows["blocked"] if row["key_id"] == key["key_id"]]
+        assert len(slots) <= 1, "more jobs are admitted than the limit allows"
+        assert slots or not waiting or key["wake_at"] is not None, "a slot is free, and nobody will look at the key"
+        assert slots or waiting or key["wake_at"] is not None, "a key is left without a job"
+        assert {limited[seq] for seq in waiting} <= {key["limit_key"]}, "a job waits in a wrong key"
+    waiting_at_all = {row["key_id"] for row in rows["blocked"] if row["key_id"] < 0}
+    assert waiting_at_all <= {key["key_id"] for key in rows["limit_key"]}, "a job waits in no key"
 
 
 def _check_children(rows: Rows) -> None:
@@ -179,7 +197,8 @@ def observed(rows: Rows) -> dict[str, Any]:
         }
     counted = {name: sum(row[name] for row in rows["tally"] + rows["minute_count"]) for name in COUNTS}
     ids = {job["seq"]: job["id"] for job in rows["job"]}
-    waiting = [ids[row["seq"]] for row in sorted(rows["blocked"], key=lambda row: int(row["place"]))]
+    ordered = [row for row in rows["blocked"] if row["key_id"] >= 0]  # in a limit key, jobs of one turn have no order
+    waiting = [ids[row["seq"]] for row in sorted(ordered, key=lambda row: int(row["place"]))]
     # A key whose job is gone is free: its row may stay.
     keys = {(row["unique_key"], row["id"]) for row in rows["unique_key"] if row["id"] in seen}
     columns = ("definition", "owner", "declared_at", "paused", "next_at", "last_at")

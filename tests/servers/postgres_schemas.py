@@ -120,7 +120,7 @@ def _is_emptied(schema: InstalledSchema) -> bool:
         if size > _MOST_BYTES:
             return False
         deletes = [f'delete from "{name}".{table}' for table in _named(schema.shape, "r")]  # noqa: S608 - our names
-        restarts = [f"select setval('\"{name}\".{sequence}', 1, false)" for sequence in _named(schema.shape, "S")]
+        restarts = [f'alter sequence "{name}".{sequence} restart' for sequence in _named(schema.shape, "S")]
         connection.execute(";".join(["set local lock_timeout = '5s'", *deletes, *restarts]).encode())
         for table, rows in schema.rows.items():
             place = f'"{name}".{table}'

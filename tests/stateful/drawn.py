@@ -37,19 +37,27 @@ def _unique(key: str, scope: UniqueScope, on_conflict: OnConflict, period: timed
 conditions = st.builds(
     _unique, st.sampled_from(KEYS), st.sampled_from(UniqueScope), st.sampled_from(OnConflict), periods
 )
-LIMITED = (LimitKey("queue", QUEUES[0]), LimitKey("task", TASKS[0]))
+LIMITED = (LimitKey("queue", QUEUES[0]), LimitKey("task", TASKS[0]), LimitKey("key", TASKS[0]))
+ALWAYS = {LimitKey("key", TASKS[1]): Limit(running=2)}
 some_limits = st.sampled_from(
     [None, Limit(running=1), Limit(running=2), Limit(rate="1/s", burst=2), Limit(running=3, rate="7/m", burst=3)]
 )
-new_jobs = st.fixed_dictionaries(
+keys = st.sampled_from(
+    [
+        {"order_key": None, "limit_key": None},
+        *({"order_key": key, "limit_key": None} for key in KEYS),
+        *({"order_key": None, "limit_key": key} for key in KEYS),
+    ]
+)
+_fields = st.fixed_dictionaries(
     {
         "queue": st.sampled_from(QUEUES),
         "task": st.sampled_from(TASKS),
         "priority": st.integers(-2, 2),
         "max_attempts": st.integers(1, 3),
         "delay": st.none() | seconds,
-        "order_key": st.none() | st.sampled_from(KEYS),
         "conditions": st.none() | conditions,
         "payload": st.sampled_from(["{}", "[1]", "[22]"]),
     }
 )
+new_jobs = st.builds(lambda fields, keys: fields | keys, _fields, keys)

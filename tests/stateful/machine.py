@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.stateful.drawn import (
     ALL,
+    ALWAYS,
     LIMITED,
     QUEUES,
     TASKS,
@@ -81,6 +82,8 @@ class StoreMachine(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.store = self.run(self.open())
+        for key, limit in ALWAYS.items():
+            self.limit(key, limit)
 
     def teardown(self) -> None:
         self.run(self.stack.aclose())
@@ -316,6 +319,16 @@ class StoreMachine(RuleBasedStateMachine):
                 by_order_key.setdefault(record.order_scope, []).append(record.state)
         for states in by_order_key.values():
             assert sum(state is not JobState.BLOCKED for state in states) == 1
+
+    @invariant()
+    def of_each_limit_key_no_more_jobs_are_ready_or_running_than_its_limit_allows(self) -> None:
+        for key, limit in ALWAYS.items():
+            admitted = [
+                record.limit_scope
+                for record in self.model.records.values()
+                if record.new.task == key.name and record.state in {JobState.READY, JobState.RUNNING}
+            ]
+            assert all(admitted.count(scope) <= (limit.running or 0) for scope in set(admitted) - {None})
 
     @invariant()
     def a_child_starts_only_after_the_end_of_all_its_parents(self) -> None:

@@ -25,13 +25,15 @@ def test_a_worker_killed_at_any_point_loses_no_job_and_doubles_no_effect(ledger,
     killed = {point: workers.start(queues=[point], failpoints=f"{point}=kill") for point in jobs}
     for worker in killed.values():
         assert worker.end() == -signal.SIGKILL, worker.text
-    committed = {effect.job_id for effect in ledger.store.effects()}
-    assert committed == {jobs["after_commit"]}
+    past = {"after_commit"}
+    if task == "pay" and not ledger.store.one_writer:  # a server gets the COMMIT together with the completion
+        past.add("before_commit")
+    assert {effect.job_id for effect in ledger.store.effects()} == {jobs[point] for point in past}
     workers.run_until_empty()
     ledger.assert_once(list(jobs.values()))
     for point, job in jobs.items():
         attempts = ledger.show(job).attempts
-        assert [attempt.outcome for attempt in attempts] == ([] if point == "after_commit" else ["rescued"]), point
+        assert [attempt.outcome for attempt in attempts] == ([] if point in past else ["rescued"]), point
         assert ledger.used_attempts(job) == 1, point  # to be lost without blame costs no attempt
 
 
@@ -74,7 +76,7 @@ def test_a_job_child_dies_with_its_killed_worker_and_the_job_takes_effect_once(l
 def test_a_killed_job_child_is_followed_by_another_without_its_worker_noticing_more(ledger, workers, gate):
     barrier = gate("point")
     job = ledger.enqueue("pay_in_child")
-    worker = workers.start(failpoints=f"before_commit=pause:{barrier.path}")
+    worker = workers.start(failpoints=f"after_effect=pause:{barrier.path}")
     barrier.reached()
     (child,) = worker.below()
     child.suspend()  # so that it cannot go on when the gate is left

@@ -42,6 +42,17 @@ def test_each_task_has_its_own_limit():
     assert three_of_a_task(2, 2, 2, others=1).checked().is_clean
 
 
+@pytest.mark.parametrize(("keys", "broken"), [("aaa", ["I29"]), ("aab", []), ("abc", [])])
+def test_each_limit_key_of_a_task_has_its_own_limit(keys, broken):
+    story = Story()
+    for number, key in enumerate(keys, start=1):
+        job = f"j{number}"
+        story.enqueued(1, job, call=f"c{number}", takes=Takes.NOTHING, max_running=2, limit_key=key)
+        story.claimed(2, job, fence=number).finished(3, job, "completed", fence=number)
+        story.row(job, "completed", queue="default")
+    assert story.alive(30).checked().broken == broken
+
+
 def test_the_leases_of_a_dead_worker_may_have_been_taken_from_it():
     story = Story()
     for number in (1, 2):

@@ -206,6 +206,7 @@ class Jobs:
             max_attempts=job.max_attempts,
             timeout=details.timeout,
             order_key=job.order_key,
+            limit_key=job.limit_key,
         )
         try:
             await self._app.enqueue_new([copy])

@@ -50,6 +50,7 @@ class ScheduleSettings(TypedDict, total=False):
     timeout: float | timedelta | None
     headers: Mapping[str, str] | None
     order_key: str | None
+    limit_key: str | None
 
 
 SCHEDULE_SETTINGS: Final = tuple(ScheduleSettings.__annotations__)
@@ -83,6 +84,7 @@ def define(task: Task, cron: str | None, settings: ScheduleSettings) -> Schedule
         max_attempts=job.max_attempts,
         timeout=job.timeout,
         order_key=job.order_key,
+        limit_key=job.limit_key,
     )
 
 

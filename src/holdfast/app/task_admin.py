@@ -50,9 +50,12 @@ class TasksOfApp(Tasks):
         """Allow claims again; False if it was not paused."""
         return await (await self._app.opened(install=False)).queues.resume_task(check_name("task", task))
 
-    async def limit(self, task: str, limit: Limit | None) -> None:
-        """Set how many jobs of the task run at once, and at what rate they start, over all queues; None removes it."""
-        key = LimitKey("task", check_name("task", task))
+    async def limit(self, task: str, limit: Limit | None, *, per_key: bool = False) -> None:
+        """Set how many jobs of the task run at once, and at what rate they start, over all queues; None removes it.
+
+        `per_key`: for the jobs of each limit key instead.
+        """
+        key = LimitKey("key" if per_key else "task", check_name("task", task))
         await (await self._app.opened(install=False)).queues.limit(key, check_limited(limit))
 
 

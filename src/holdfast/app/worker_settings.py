@@ -98,8 +98,10 @@ def make_worker(app: App, given: Mapping[str, Any], *, until_idle: bool = False,
 
 def _limits(app: App) -> dict[LimitKey, Limit | None]:
     """Return what the code says of limits: of each task, also that it has none, and of the queues that it names."""
-    of_queues = {LimitKey("queue", name): limit for name, limit in app.queue_limits.items()}
-    return of_queues | {LimitKey("task", task.name): task.limit for task in app.tasks}
+    limits = {LimitKey("queue", name): limit for name, limit in app.queue_limits.items()}
+    for task in app.tasks:
+        limits |= {LimitKey("task", task.name): task.limit, LimitKey("key", task.name): task.key_limit}
+    return limits
 
 
 def _make_settings(given: dict[str, Any]) -> WorkerConfig:

@@ -16,6 +16,8 @@ from holdfast.model.explanation import (
     Ended,
     Explanation,
     HolderSilent,
+    KeyLimitReached,
+    KeyRateLimited,
     LimitReached,
     NextUp,
     NotDue,
@@ -173,6 +175,23 @@ def _limit_reached(cause: LimitReached, _job: Explanation) -> Words:
 def _rate_limited(cause: RateLimited, _job: Explanation) -> Words:
     matter = f"may not start before {_at(cause.until_at)} by the rate of {cause.kind} {line(cause.name)}, {cause.rate}"
     return Words(matter, f"wait, or change it with `holdfast {cause.kind} limit {line(cause.name)} --rate N/TIME`")
+
+
+@_words.register
+def _key_limit_reached(cause: KeyLimitReached, _job: Explanation) -> Words:
+    held = some([f"{short_id(holder.seq, holder.job_id)} on {line(holder.worker_id)}" for holder in cause.holders])
+    task, key = line(cause.task), line(cause.limit_key)
+    limit = f"the limit of task {task} per key, {counted(cause.most, 'job')} at once, is reached for key {key}"
+    raised = f"`holdfast task limit {task} --per-key --running {cause.most + 1}`"
+    return Words(f"waits because {limit}{f' by {held}' if held else ''}", f"wait for an end, or raise it with {raised}")
+
+
+@_words.register
+def _key_rate_limited(cause: KeyRateLimited, _job: Explanation) -> Words:
+    task, key = line(cause.task), line(cause.limit_key)
+    rate = f"the rate of task {task} per key, {cause.rate}, for key {key}"
+    matter = f"may not start before {_at(cause.until_at)} by {rate}"
+    return Words(matter, f"wait, or change it with `holdfast task limit {task} --per-key --rate N/TIME`")
 
 
 @_words.register

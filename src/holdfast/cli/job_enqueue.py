@@ -39,6 +39,7 @@ def _scope(text: str) -> str | float:
 @click.option("--max-attempts", type=int, help="The maximum number of attempts.")
 @click.option("--timeout", type=duration, metavar="DURATION", help="The time limit of one attempt.")
 @click.option("--order-key", metavar="TEXT", help="Run after all earlier jobs of the queue with this key.")
+@click.option("--limit-key", metavar="TEXT", help="Obey the task's limit per key, with the other jobs of this key.")
 @click.option("--unique-key", metavar="TEXT", help="Enqueue nothing while another job of the task holds this key.")
 @click.option("--unique", is_flag=True, default=None, help="The same, with the arguments as the key.")
 @click.option(

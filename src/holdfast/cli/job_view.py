@@ -67,6 +67,7 @@ def show_details(details: JobDetails, *, show_args: bool) -> None:
         ("queue", job.queue),
         ("task", job.task),
         ("order_key", job.order_key),
+        ("limit_key", job.limit_key),
         ("unique_key", details.unique_key),
         ("priority", job.priority),
         ("attempt", _attempts(job)),

@@ -87,8 +87,12 @@ def queue_fields(view: QueueView | TaskView) -> dict[str, Any]:
     """Return a queue or task with its state and the number of its jobs in each state."""
     fields = fields_of(view)
     del fields["paused"]
-    limit = None if view.limit is None else msgspec.structs.asdict(view.limit)
-    return {"name": fields.pop("name"), "state": queue_state(view), **fields, "limit": limit}
+    limits: dict[str, Any] = {
+        name: None if (limit := getattr(view, name)) is None else msgspec.structs.asdict(limit)
+        for name in ("limit", "key_limit")
+        if name in fields
+    }
+    return {"name": fields.pop("name"), "state": queue_state(view), **fields, **limits}
 
 
 def worker_fields(view: WorkerView) -> dict[str, Any]:

@@ -29,6 +29,7 @@ _COLUMNS = (
     Column("failed", right=True),
     Column("oldest", optional=True),
     Column("limit", optional=True),
+    Column("per key", optional=True),
 )
 
 
@@ -57,7 +58,8 @@ def list_tasks(target: StoreTarget, *, as_json: bool) -> None:
 
 def _row(view: TaskView) -> tuple[Cell, ...]:
     counts = (view.ready, view.scheduled, view.blocked, view.running, view.failed)
-    return (view.name, queue_state(view), *counts, view.oldest_ready, shown_limit(view.limit))
+    limits = (shown_limit(view.limit), shown_limit(view.key_limit))
+    return (view.name, queue_state(view), *counts, view.oldest_ready, *limits)
 
 
 @task.command()
@@ -93,14 +95,16 @@ def resume(target: StoreTarget, *, names: tuple[str, ...]) -> None:
 
 @task.command("limit")
 @click.argument("name", metavar="TASK")
+@click.option("--per-key", is_flag=True, help="Limit the jobs of each limit key instead of the task.")
 @limit_options
 @store_options
-def set_limit(target: StoreTarget, *, name: str, **options: Any) -> None:
+def set_limit(target: StoreTarget, *, name: str, per_key: bool, **options: Any) -> None:
     """Limit how many jobs of a task run at once, and at what rate they start, over all workers."""
     limit = given_limit(**options)
 
     async def change(app: App) -> None:
-        await app.tasks.limit(name, limit)
-        click.echo(f"{name} has no limit" if limit is None else f"{name} is limited: {shown_limit(limit)}")
+        await app.tasks.limit(name, limit, per_key=per_key)
+        each = " per key" if per_key else ""
+        click.echo(f"{name} has no limit{each}" if limit is None else f"{name} is limited{each}: {shown_limit(limit)}")
 
     target.run(change)

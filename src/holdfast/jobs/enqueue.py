@@ -43,6 +43,7 @@ class JobOptions(TypedDict, total=False):
 
     `delay` counts from the store's now, `run_at` is an aware datetime; give at most one of them. `priority` is a head
     start of a minute per step. Jobs of one queue with the same `order_key` run one at a time, in enqueue order.
+    Jobs of the task with the same `limit_key` obey its `key_limit` together.
     Of the jobs of the task with the same `unique_key`, one is enqueued, and other callers get it; `unique=True` makes
     the key of the arguments; `unique_for` is how long a job holds its key, `on_conflict` what others do meanwhile.
     `job_id` (a UUID) makes an enqueue safe to repeat. `using` is the caller's connection, whose open transaction the
@@ -60,6 +61,7 @@ class JobOptions(TypedDict, total=False):
     timeout: float | timedelta | None
     headers: Mapping[str, str] | None
     order_key: str | None
+    limit_key: str | None
     unique_key: str | None
     unique: bool | None
     unique_for: UniqueFor | None
@@ -98,6 +100,12 @@ def job_template(task: Task, **options: Unpack[JobOptions]) -> JobTemplate:
     if delay is not None and "run_at" in given:
         message = "delay and run_at are both given: delay counts from now, run_at is an absolute time; choose one"
         raise ConfigError(message)
+    if "order_key" in given and "limit_key" in given:
+        message = (
+            "order_key and limit_key are both given: a job waits in one key at a time, and jobs of an order key run "
+            "one at a time already; leave out limit_key, or limit the task or its queue"
+        )
+        raise ConfigError(message)
     if "patience" in given and "using" in given:
         message = (
             "patience and using are both given: an enqueue in your transaction cannot be repeated by itself; leave out "
@@ -117,7 +125,8 @@ def job_template(task: Task, **options: Unpack[JobOptions]) -> JobTemplate:
         timeout=check_timeout(options.get("timeout")),
         delay=None if delay is None else to_span(delay, "delay"),
         run_at=_checked_instant(given.get("run_at")),
-        order_key=check_order_key(given["order_key"]) if "order_key" in given else None,
+        order_key=check_key("order_key", given["order_key"]) if "order_key" in given else None,
+        limit_key=check_key("limit_key", given["limit_key"]) if "limit_key" in given else None,
         conditions=after_conditions(given),
     )
     return JobTemplate(
@@ -149,21 +158,21 @@ def _checked_headers(headers: object) -> dict[str, str] | None:
     return encode_headers(cast("Mapping[str, str] | None", headers))
 
 
-def check_order_key(order_key: object) -> str:
-    """Return a valid order key or raise `ConfigError`: any text that every store can hold, up to a maximum length."""
-    if not isinstance(order_key, str):
-        message = f"order_key={order_key!r} is not a string: pass one, as in order_key='customer-3'"
+def check_key(option: str, key: object) -> str:
+    """Return a valid order or limit key or raise `ConfigError`: any text that every store can hold, up to a length."""
+    if not isinstance(key, str):
+        message = f"{option}={key!r} is not a string: pass one, as in {option}='customer-3'"
         raise ConfigError(message)
-    if not order_key:
-        message = "order_key='' is empty: leave it out for a job without an order key"
+    if not key:
+        message = f"{option}='' is empty: leave it out for a job without {option.replace('_', ' ')}"
         raise ConfigError(message)
-    if len(order_key) > MAX_NAME:
-        message = f"order_key={order_key[:40]!r}… has {len(order_key)} characters: at most {MAX_NAME} are allowed"
+    if len(key) > MAX_NAME:
+        message = f"{option}={key[:40]!r}… has {len(key)} characters: at most {MAX_NAME} are allowed"
         raise ConfigError(message)
-    if "\0" in order_key or any("\ud800" <= sign <= "\udfff" for sign in order_key):
-        message = f"order_key={order_key!r} contains a NUL or a lone surrogate, which stores cannot hold as text"
+    if "\0" in key or any("\ud800" <= sign <= "\udfff" for sign in key):
+        message = f"{option}={key!r} contains a NUL or a lone surrogate, which stores cannot hold as text"
         raise ConfigError(message)
-    return order_key
+    return key
 
 
 def new_job(template: JobTemplate, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewJob:

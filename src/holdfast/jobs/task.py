@@ -44,6 +44,7 @@ class Task(msgspec.Struct, frozen=True):
     isolate: bool = True
     unique: UniqueSetting | None = None
     limit: Limit | None = None
+    key_limit: Limit | None = None
     batch: int | None = None
     """The largest number of jobs that one call of the handler receives; None: the handler takes one job."""
     linger: float = 0.0
@@ -63,7 +64,8 @@ class TaskSettings(TypedDict, total=False):
     plain function in a thread. `timeout` limits one attempt. `isolate=False`: a job whose worker died is not run in a
     child process next; if it was the cause, it takes the jobs beside it down again, until it has failed.
     `unique_key`, `unique`, `unique_for` and `on_conflict` are the defaults of the options of its jobs.
-    `limit` is written to the store when a worker starts, if it was changed in the code since the last time.
+    `limit`, and `key_limit` for the jobs of each `limit_key`, are written to the store when a worker starts, if they
+    were changed in the code since the last time.
     `batch` makes one call of the handler for up to so many jobs, after waiting at most `linger` for more of them; see
     `docs/howto/batches.md`.
     """
@@ -81,6 +83,7 @@ class TaskSettings(TypedDict, total=False):
     unique_for: UniqueFor | None
     on_conflict: OnConflictName | None
     limit: Limit | None
+    key_limit: Limit | None
     batch: int | None
     linger: float | timedelta | None
 
@@ -115,6 +118,7 @@ def make_task(handler: Callable[..., Any], **settings: Unpack[TaskSettings]) -> 
         isolate=_check_isolate(settings.get("isolate", True), settings.get("executor")),
         unique=unique_setting(settings),
         limit=check_limited(settings.get("limit")),
+        key_limit=check_limited(settings.get("key_limit")),
         batch=batch,
         linger=linger,
     )

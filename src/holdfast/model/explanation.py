@@ -8,7 +8,7 @@ words (`cli.explanation_text`). To add a cause: a class here, its facts in `JobF
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -16,118 +16,12 @@ import msgspec
 
 from holdfast.model.instants import MICROSECOND
 from holdfast.model.job import FINAL_STATES, JobState
+from holdfast.model.job_facts import HolderFact, JobFacts, LeaseFact, ParentFact
 from holdfast.model.lease_rules import is_overdue
-from holdfast.model.limits import LimitUse
 
 _SOME: Final = 5  # jobs that a cause names
 MOST_AHEAD: Final = 10_000
 """The jobs of one queue and task that are counted ahead of a job: a cause must be cheap to find."""
-
-
-# --- the facts ------------------------------------------------------------------------------------------------------
-
-
-class WorkerFact(msgspec.Struct, frozen=True):
-    """A worker by its last heartbeat; `running` is the number of its leases.
-
-    `queues` None: it serves every queue. `tasks` None: it did not report them, and is taken to know every task.
-    """
-
-    worker_id: str
-    queues: tuple[str, ...] | None
-    tasks: tuple[str, ...] | None
-    concurrency: int
-    running: int
-    lease: timedelta
-    silent: timedelta
-
-    @property
-    def is_live(self) -> bool:
-        """Whether its last heartbeat is not older than its lease: it sends them at least twice as often."""
-        return self.silent <= self.lease
-
-    def serves(self, queue: str) -> bool:
-        """Return whether it claims from a queue."""
-        return self.queues is None or queue in self.queues
-
-    def knows(self, task: str) -> bool:
-        """Return whether it claims jobs of a task."""
-        return self.tasks is None or task in self.tasks
-
-
-class LeaseFact(msgspec.Struct, frozen=True):
-    """The lease of a running job; `expires_in` is negative once it has expired."""
-
-    worker_id: str
-    started_at: datetime
-    expires_in: timedelta
-
-
-class LaneFact(msgspec.Struct, frozen=True):
-    """Ready jobs of one task in one queue whose turn is before that of the job; at most `MOST_AHEAD` are counted."""
-
-    queue: str
-    task: str
-    is_paused: bool
-    number: int
-
-
-class HolderFact(msgspec.Struct, frozen=True):
-    """A running job that counts towards a limit, and its worker."""
-
-    job_id: str
-    seq: int
-    queue: str
-    task: str
-    worker_id: str
-
-
-class ParentFact(msgspec.Struct, frozen=True):
-    """A job for whose end the job waits, and that has not ended."""
-
-    job_id: str
-    seq: int
-    task: str
-    is_running: bool
-
-
-class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides whether a job can run, read in one snapshot. `now` is the store's clock.
-
-    `ahead` and `limits`, those of its queue and task, are read only for a job that may be claimed; `holders` only if a
-    limit has no free slot. `head` is the head of the order key for which a job waits.
-    """
-
-    job_id: str
-    seq: int
-    queue: str
-    task: str
-    state: JobState
-    attempt: int
-    due_at: datetime
-    now: datetime
-    order_key: str | None = None
-    finished_at: datetime | None = None
-    end_reason: str | None = None
-    is_queue_paused: bool = False
-    is_task_paused: bool = False
-    lease: LeaseFact | None = None
-    workers: Sequence[WorkerFact] = ()
-    ahead: Sequence[LaneFact] = ()
-    limits: Sequence[LimitUse] = ()
-    holders: Sequence[HolderFact] = ()
-    parents: Sequence[ParentFact] = ()
-    head: JobFacts | None = None
-
-    @property
-    def live(self) -> list[WorkerFact]:
-        """The workers that are alive."""
-        return [worker for worker in self.workers if worker.is_live]
-
-    @property
-    def able(self) -> list[WorkerFact]:
-        """The live workers that can run this job."""
-        return [worker for worker in self.live if worker.serves(self.queue) and worker.knows(self.task)]
 
 
 # --- the causes -----------------------------------------------------------------------------------------------------
@@ -231,6 +125,25 @@ class RateLimited(Cause, frozen=True, tag="rate_limited"):
     until_at: datetime
 
 
+class KeyLimitReached(Cause, frozen=True, tag="key_limit_reached"):
+    """The limit of its task allows no more jobs of its limit key at once; `admitted` run or are next to run."""
+
+    task: str
+    limit_key: str
+    most: int
+    admitted: int
+    holders: tuple[HolderFact, ...]
+
+
+class KeyRateLimited(Cause, frozen=True, tag="key_rate_limited"):
+    """The rate of its task allows no start of its limit key before `until_at`."""
+
+    task: str
+    limit_key: str
+    rate: str
+    until_at: datetime
+
+
 class WorkersBusy(Cause, frozen=True, tag="workers_busy"):
     """Every worker that can run it holds as many jobs as it runs at a time."""
 
@@ -315,16 +228,28 @@ def _unknown(facts: JobFacts) -> Cause | None:
     return TaskUnknown(facts.queue, facts.task, serving)
 
 
+def _key_full(facts: JobFacts) -> Cause | None:
+    key = facts.key
+    if key is None or key.limit is None:
+        return None
+    most, rate = key.limit.running, key.limit.rate
+    if most is not None and key.admitted >= most:
+        return KeyLimitReached(facts.task, key.limit_key, most, key.admitted, key.holders[:_SOME])
+    if rate is None or key.until_at is None:
+        return None
+    return KeyRateLimited(facts.task, key.limit_key, rate, key.until_at)
+
+
 def _full(facts: JobFacts) -> Cause | None:
     for use in facts.limits:
-        if use.max_running is not None and use.running >= use.max_running:
+        if use.kind != "key" and use.max_running is not None and use.running >= use.max_running:
             holders = tuple(job for job in facts.holders if getattr(job, use.kind) == use.name)
             return LimitReached(use.kind, use.name, use.max_running, use.running, holders[:_SOME])
     return None
 
 
 def _too_fast(facts: JobFacts) -> Cause | None:
-    waits = {use: use.wait_after(0) or 0 for use in facts.limits if use.rate_jobs is not None}
+    waits = {use: use.wait_after(0) or 0 for use in facts.limits if use.rate_jobs is not None and use.kind != "key"}
     longest = max(waits, key=waits.__getitem__, default=None)
     if longest is None or not waits[longest]:
         return None
@@ -358,6 +283,7 @@ _OBSTACLES: tuple[Callable[[JobFacts], Cause | None], ...] = (
     _paused,
     _unserved,
     _unknown,
+    _key_full,
     _full,
     _too_fast,
     _busy,

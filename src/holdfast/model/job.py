@@ -32,7 +32,8 @@ class JobState(StrEnum):
     The last three are final; only an operator's `retry` moves a failed or cancelled job out of them.
     `blocked` jobs wait for other jobs. Of each order key, every job but the head is blocked. When the head ends, the
     next one becomes the head: ready or, if it is not yet due, scheduled. A job with parents is blocked until all of
-    them have ended; then it joins its order key, if it has one.
+    them have ended; then it joins its order key, if it has one. A job with a limit key is blocked until the key has a
+    slot for it.
     """
 
     SCHEDULED = "scheduled"
@@ -53,7 +54,8 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
 
     `delay` counts from the store's current time; `run_at` is an instant. Without either, the job is due at once.
     Jobs of one queue with the same `order_key` run one at a time, in the order in which the store inserted them.
-    `conditions` is None for a job that has none.
+    Of the jobs of one task and queue with the same `limit_key`, so many run as the task allows for each key; a job has
+    an `order_key` or a `limit_key`, not both. `conditions` is None for a job that has none.
     """
 
     id: str
@@ -67,6 +69,7 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     delay: timedelta | None = None
     run_at: datetime | None = None
     order_key: str | None = None
+    limit_key: str | None = None
     conditions: Conditions | None = None
 
     def __repr__(self) -> str:

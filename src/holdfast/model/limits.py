@@ -1,4 +1,4 @@
-"""Limits of a queue or a task: how many of its jobs run at once, and at what rate they start.
+"""Limits of a queue, a task or a key: how many of its jobs run at once, and at what rate they start.
 
 A slot is the lease itself: the running jobs are counted, and no counter is kept. So a slot can neither leak nor be
 released twice; an expired lease counts until it is rescued. The rate is kept as one instant, `rate_at`, by the generic
@@ -90,7 +90,7 @@ def _check_number(what: str, value: object) -> None:
 
 
 class LimitKey(NamedTuple):
-    """What a limit concerns: a queue, or a task in all queues."""
+    """What a limit concerns: a queue, a task in all queues, or, of the kind "key", each limit key of a task."""
 
     kind: str
     name: str
@@ -127,7 +127,9 @@ class LimitUse(NamedTuple):
 
     @property
     def room(self) -> int:
-        """How many jobs may be claimed now."""
+        """How many jobs may be claimed now. Jobs with a limit key are ready only if they may (`model.key_limits`)."""
+        if self.kind == "key":
+            return UNBOUNDED
         free = UNBOUNDED if self.max_running is None else max(0, self.max_running - self.running)
         if self.rate_jobs is None:
             return free
@@ -162,9 +164,9 @@ class Shares(NamedTuple):
     """Whether a job of a limited lane was refused because the claimer has no free slot for it."""
 
 
-def limits_of(queue: str, task: str) -> tuple[LimitKey, LimitKey]:
+def limits_of(queue: str, task: str) -> tuple[LimitKey, LimitKey, LimitKey]:
     """Return the keys of the limits that a job may have."""
-    return LimitKey("queue", queue), LimitKey("task", task)
+    return LimitKey("queue", queue), LimitKey("task", task), LimitKey("key", task)
 
 
 def share_out(

@@ -26,6 +26,7 @@ class ScheduleDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     max_attempts: int = 5
     timeout: float | None = None
     order_key: str | None = None
+    limit_key: str | None = None
 
     def __repr__(self) -> str:
         """Show the definition without the arguments."""
@@ -54,6 +55,7 @@ class ScheduleDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
             timeout=self.timeout,
             run_at=due_at,
             order_key=self.order_key,
+            limit_key=self.limit_key,
         )
 
 

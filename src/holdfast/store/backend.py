@@ -8,9 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
-from holdfast.model.explanation import JobFacts
 from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.job import Lease
+from holdfast.model.job_facts import JobFacts
 from holdfast.model.limits import Limit, LimitKey, LimitUse
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.job_lists import SeenJob

@@ -27,6 +27,7 @@ class ListedJob(NamedTuple):
     worker_id: str | None
     reason: str | None
     order_key: str | None
+    limit_key: str | None
     excused: int | None  # None if the job is completed
 
 
@@ -135,6 +136,29 @@ class ListedFacts(NamedTuple):
     paused: bool
     is_task_paused: bool
     head_id: str | None
+
+
+class ListedKey(NamedTuple):
+    """What the limit key of a waiting job allows, and its use (`key_of_job`); `wake_at` is the next look at it."""
+
+    max_running: int | None
+    rate_jobs: int | None
+    rate_span: int | None
+    rate_burst: int | None
+    rate_at: int
+    running: int
+    now: int
+    wake_at: int | None
+
+
+class KeyHolder(NamedTuple):
+    """A running job of the same limit key (`key_holders`)."""
+
+    job_id: str
+    seq: int
+    queue: str
+    task: str
+    worker_id: str
 
 
 class UnfinishedParent(NamedTuple):

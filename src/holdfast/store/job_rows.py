@@ -29,6 +29,7 @@ from holdfast.store.values import Finish
 Key = tuple[int, int]
 Record = TypeVar("Record", bound=tuple[Any, ...])
 ENDED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
+_KEYED = frozenset({JobState.READY, JobState.RUNNING, JobState.BLOCKED})  # states of a job that is in its limit key
 
 
 class ByLeases(NamedTuple):
@@ -97,6 +98,7 @@ class JobRow(NamedTuple):
     queue: str
     task: str
     order_key: str | None
+    limit_key: str | None
     state: JobState
     priority: int
     max_attempts: int
@@ -177,11 +179,20 @@ class Change(NamedTuple):
 
     @property
     def settles(self) -> bool:
-        """Whether the order key may need a new head: its head ends, or a job joins it."""
-        if self.old.order_key is None or self.only_follows:
+        """Whether its key is to be settled: the head of an order key ends or a job joins it, or a slot may be free."""
+        if self.only_follows:
+            return False
+        if self.old.limit_key is not None:
+            return self.joins_limit_key or (self.old.state in _KEYED and self.new.state is not self.old.state)
+        if self.old.order_key is None:
             return False
         head_ends = self.old.state not in ENDED and self.old.state is not JobState.BLOCKED and self.new.state in ENDED
         return head_ends or (self.new.state is JobState.BLOCKED and not self.waits)
+
+    @property
+    def joins_limit_key(self) -> bool:
+        """Whether the job becomes ready only when its limit key has a slot for it."""
+        return self.new.limit_key is not None and self.new.state is JobState.READY and not self.only_follows
 
     @property
     def concerns_children(self) -> bool:
@@ -221,6 +232,9 @@ class JobRows(UniqueRows, Protocol):
         2. A job that becomes BLOCKED goes to the end of its order key.
         3. If the head of an order key has ended, or the key has none yet, its first waiting job becomes the head in the
            same step: ready, or scheduled if it is not yet due. `heads` are followed jobs that `complete` has ended.
+           A job with a limit key that becomes READY waits in its key, BLOCKED, until it has a slot. Whenever a job has
+           left a slot, or joined a key, the first waiting jobs by turn and seq become ready in the same step, as many
+           as `model.key_limits` allows; ready jobs over a lowered limit wait again.
         4. Waiting workers are notified of jobs that became ready.
         5. A job with children that ends, or is to run again after its end, is recorded for `changed_parents`, without a
            lock on the children.
@@ -248,7 +262,17 @@ class JobRows(UniqueRows, Protocol):
         ...
 
     def promote(self, limit: int) -> Steps[int]:
-        """Move at most `limit` due jobs from scheduled to ready, the longest due first; return how many."""
+        """Move at most `limit` due jobs from scheduled to ready, the longest due first; return how many.
+
+        Those with a limit key become ready when it has a slot. Includes `fill_keys`.
+        """
+        ...
+
+    def fill_keys(self, limit: int) -> Steps[int]:
+        """Look at no more than `limit` limit keys whose limit was changed, or whose rate allows a start by now.
+
+        Returns how many. Never waits for a key that another session has locked.
+        """
         ...
 
     def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:

@@ -14,8 +14,8 @@ from datetime import timedelta
 from typing import TypeVar
 
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
-from holdfast.model.explanation import JobFacts
 from holdfast.model.job import JobState, Lease, NewJob
+from holdfast.model.job_facts import JobFacts
 from holdfast.model.limits import Limit, LimitKey, LimitUse
 from holdfast.store.job_lists import SeenJob
 from holdfast.store.job_rows import JobRows
@@ -212,9 +212,19 @@ class QueuesOverRows:
 
     async def limit(self, key: LimitKey, limit: Limit | None) -> None:  # noqa: D102
         await self._runner.write(lambda: limiting.set_limit(self._rows, key, limit))
+        await self._fill_keys([key])
 
     async def declare(self, limits: Mapping[LimitKey, Limit | None]) -> list[LimitKey]:  # noqa: D102
-        return await self._runner.write(lambda: limiting.declare(self._rows, limits))
+        changed = await self._runner.write(lambda: limiting.declare(self._rows, limits))
+        await self._fill_keys(changed)
+        return changed
+
+    async def _fill_keys(self, changed: Sequence[LimitKey]) -> None:
+        """Apply changed limits to the keys that exist, in short transactions; what fails here is left to `promote`."""
+        if any(key.kind == "key" for key in changed):
+            with contextlib.suppress(StoreUnavailable, OutcomeUnknown):
+                while await self._runner.write(lambda: self._rows.fill_keys(SETTLED_TOGETHER)) >= SETTLED_TOGETHER:
+                    pass
 
 
 class InsightOverRows:

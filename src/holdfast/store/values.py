@@ -228,6 +228,8 @@ class TaskView(msgspec.Struct, frozen=True):
     failed: int
     oldest_ready: timedelta | None
     limit: Limit | None = None
+    key_limit: Limit | None = None
+    """What it allows for each limit key of its jobs."""
 
 
 class LeaseView(msgspec.Struct, frozen=True):
@@ -285,6 +287,7 @@ class JobView(msgspec.Struct, frozen=True):
     reason: str | None = None
     order_key: str | None = None
     used_attempts: int | None = None
+    limit_key: str | None = None
 
 
 class JobDetails(msgspec.Struct, frozen=True):

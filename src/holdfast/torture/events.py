@@ -98,8 +98,8 @@ class EnqueueCalled(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
     If the library generates the ids (`enqueue_many`), `jobs` is empty and `size` counts them; the jobs then carry the
     header `call`, which the final dump contains. A repeat has the same jobs and another `call`. `max_running` is the
-    limit of the task, 0 for none. Each job waits for those in `after`. With a `chain`, all but each first of so
-    many also wait for the one before.
+    limit of the task, or with a `limit_key` that of each key, 0 for none. Each job waits for those in `after`. With a
+    `chain`, all but each first of so many also wait for the one before.
     """
 
     call: str
@@ -115,6 +115,7 @@ class EnqueueCalled(HistoryRecord, frozen=True, kw_only=True, gc=False):
     using: bool = False
     unique_key: str = ""
     max_running: int = 0
+    limit_key: str = ""
     after: tuple[str, ...] = ()
     run_anyway: bool = False
     chain: int = 0

@@ -18,4 +18,5 @@ async def open_with_limits(backend: Backend, limits: DeclaredLimits) -> None:
     if not limits:
         return
     for key in await backend.queues.declare(limits):
-        _logger.info("the limit of %s %s is now %s, as the code declares", *key, limits[key] or "removed")
+        what = f"each key of task {key.name}" if key.kind == "key" else f"{key.kind} {key.name}"
+        _logger.info("the limit of %s is now %s, as the code declares", what, limits[key] or "removed")

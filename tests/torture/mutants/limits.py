@@ -42,4 +42,23 @@ LIMITS = (
         Sql(POSTGRES, "lane_fronts", "where not queue.paused", f"where {_WAIT}not queue.paused"),
         caught_by="I29",
     ),
+    mutant(
+        "limit_key_without_a_count",
+        SQLITE,
+        "jobs of a limit key are admitted as if none were ready or running",
+        Code("holdfast.backends.sql.limit_keys:_use", "admitted = key.counted + sum", "admitted = 0 * sum"),
+        caught_by="I29",
+    ),
+    mutant(
+        "limit_key_without_ready_jobs",
+        POSTGRES,
+        "jobs of a limit key are admitted while others are ready: only leases are counted",
+        Sql(
+            POSTGRES,
+            "limited_keys",
+            "or (select 1 from {schema}.job as job",
+            "or false and (select 1 from {schema}.job as job",
+        ),
+        caught_by="I29",
+    ),
 )

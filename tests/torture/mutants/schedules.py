@@ -41,6 +41,7 @@ SCHEDULES = (
             "        await self._runner.write(lambda: insert(later))",
         ),
         caught_by="I30",
+        under="outage",
     ),
     mutant(
         "tick_under_a_random_id",

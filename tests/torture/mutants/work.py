@@ -146,13 +146,25 @@ async def slow_limited(ctx: Context) -> None:
         await take_effect(ctx)
 
 
+@app.task(queue=QUEUE, retry=AGAIN, max_attempts=20, key_limit=Limit(running=2))
+async def slow_by_key(ctx: Context) -> None:
+    """Take effect late, two of each key at a time."""
+    with attempt(ctx):
+        await pass_time()
+        await take_effect(ctx)
+
+
+def _drawn_by_key(chance: random.Random, count: int) -> Order:
+    return Order(task=slow_by_key, calls=[{}] * count, options={"limit_key": chance.choice("abcdefghijklmnop")})
+
+
 OURS: Final = (
     Work(name="idle", weight=20, takes=Takes.NOTHING, draw=_favoured),
     Work(name="idle_in_thread", weight=3, takes=Takes.NOTHING, draw=calls_of(idle_in_thread)),
     Work(name="stumbling", weight=6, takes=Takes.NOTHING, draw=calls_of(stumbling)),
     Work(name="slow_transfer", weight=16, takes=Takes.TRANSACTION, draw=calls_of(slow_transfer)),
     Work(name="slow_transfer_in_thread", weight=3, takes=Takes.TRANSACTION, draw=calls_of(slow_transfer_in_thread)),
-    Work(name="slow_transfer_in_batches", weight=8, takes=Takes.TRANSACTION, draw=_batched),
+    Work(name="slow_transfer_in_batches", weight=30, takes=Takes.TRANSACTION, draw=_batched),
     Work(name="delayed", weight=4, takes=Takes.TRANSACTION, draw=_delayed),
     Work(name="telling", weight=20, takes=Takes.TRANSACTION, draw=calls_of(telling)),
 )
@@ -160,8 +172,11 @@ OURS: Final = (
 
 FEATURES: Final = {
     "I28": tuple(msgspec.structs.replace(work, weight=15) for work in graph.WORKS),
-    "I29": (Work(name="slow_limited", weight=12, takes=Takes.TRANSACTION, draw=calls_of(slow_limited)),),
-    "I30": tuple(msgspec.structs.replace(work, weight=8, most=None) for work in ticking.WORKS),
+    "I29": (
+        Work(name="slow_limited", weight=12, takes=Takes.TRANSACTION, draw=calls_of(slow_limited)),
+        Work(name="slow_by_key", weight=12, takes=Takes.TRANSACTION, draw=_drawn_by_key),
+    ),
+    "I30": tuple(msgspec.structs.replace(work, weight=25, most=None) for work in ticking.WORKS),
     "I31": tuple(msgspec.structs.replace(work, weight=25, most=None) for work in paced.WORKS),
 }
 """Works for the mutants that break these invariants: others would only wait for them."""

@@ -187,7 +187,7 @@ def test_json_has_the_words_of_the_store_and_instants_in_utc(shop):
     (job,) = shop.json("job", "list")["jobs"]
     assert set(job) == {
         "id", "seq", "queue", "task", "state", "priority", "attempt", "max_attempts", "enqueued_at", "run_at",
-        "started_at", "finished_at", "worker_id", "reason", "order_key", "used_attempts",
+        "started_at", "finished_at", "worker_id", "reason", "order_key", "used_attempts", "limit_key",
     }  # fmt: skip
     assert UTC.fullmatch(job["enqueued_at"])
     assert UTC.fullmatch(job["finished_at"])

@@ -13,13 +13,13 @@ from holdfast.model.explanation import (
     Cause,
     Ended,
     Explanation,
-    HolderFact,
     HolderSilent,
+    KeyLimitReached,
+    KeyRateLimited,
     LimitReached,
     NextUp,
     NotDue,
     OrderKeyHeld,
-    ParentFact,
     QueuePaused,
     QueueUnserved,
     RateLimited,
@@ -31,6 +31,7 @@ from holdfast.model.explanation import (
 )
 from holdfast.model.ids import new_id, short_id
 from holdfast.model.job import JobState
+from holdfast.model.job_facts import HolderFact, ParentFact
 from holdfast.store.values import WorkerHeartbeat
 
 NOW = datetime.now(UTC)
@@ -79,6 +80,10 @@ CAUSES = {
     f"the limit of task charge, 1 job at once, is reached by {SHORT} on w1": LimitReached(
         "task", "charge", 1, 1, (HolderFact(ID, 7, "orders", "charge", "w1"),)
     ),
+    f"the limit of task charge per key, 2 jobs at once, is reached for key c-3 by {SHORT} on w1": KeyLimitReached(
+        "charge", "c-3", 2, 2, (HolderFact(ID, 7, "orders", "charge", "w1"),)
+    ),
+    "by the rate of task charge per key, 1/s, for key c-3": KeyRateLimited("charge", "c-3", "1/s", NOW),
     "by the rate of queue orders, 3/m": RateLimited("queue", "orders", "3/m", NOW + timedelta(seconds=20)),
     f"waits for the end of 9 jobs, {SHORT} (bill, running) and 8 more": WaitingForJobs(
         9, (ParentFact(ID, 7, "bill", is_running=True),)

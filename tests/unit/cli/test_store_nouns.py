@@ -96,7 +96,12 @@ def test_a_queue_and_a_task_are_limited_and_set_free(shop):
     assert limited.stdout == "orders is limited: 5 running, 100/m burst 10\n"
     assert shop.json("queue", "list")["queues"][0]["limit"] == {"running": 5, "rate": "100/m", "burst": 10}
     assert shop.run("task", "limit", "charge", "--rate", "1/10s").stdout == "charge is limited: 1/10s\n"
-    assert shop.run("task", "list").stdout.splitlines()[-1].endswith("1/10s")
+    assert "1/10s" in shop.run("task", "list").stdout.splitlines()[-1]
+    each = shop.run("task", "limit", "charge", "--per-key", "--running", "3")
+    assert each.stdout == "charge is limited per key: 3 running\n"
+    (task,) = shop.json("task", "list")["tasks"]
+    assert (task["limit"]["rate"], task["key_limit"]["running"]) == ("1/10s", 3)
+    assert shop.run("task", "limit", "charge", "--per-key", "--none").stdout == "charge has no limit per key\n"
     assert shop.run("queue", "limit", "orders", "--none").stdout == "orders has no limit\n"
     assert shop.json("queue", "list")["queues"][0]["limit"] is None
 

@@ -143,3 +143,4 @@ def _wait(seq: int | None, number: asyncio.Future[int]) -> Steps[None]:
     yield from rows("wait_at_most", milliseconds=_WAIT)
     yield from rows("wait_for_running", seq=seq)
     yield from rows("wait_for_order_key", seq=seq)
+    yield from rows("wait_for_limit_key", seq=seq)

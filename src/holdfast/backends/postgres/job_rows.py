@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from holdfast.backends.postgres.verbs.finish import complete_all
-from holdfast.backends.sql.job_rows import SqlJobRows
+from holdfast.backends.sql.job_rows import DUE, SqlJobRows
 from holdfast.backends.sql.steps import Numbers, rows, run
 from holdfast.backends.sql.text import clean
 from holdfast.model.job import JobState
@@ -25,9 +25,13 @@ class PostgresJobRows(SqlJobRows):
         return (yield from complete_all(finishes, followed=True))
 
     def promote(self, limit: int) -> Steps[int]:  # noqa: D102
-        places: list[Place] = yield from rows("promote", limit=limit)
+        found = yield from rows("promote", limit=limit)
+        places: list[Place] = [row[:3] for row in found if not row[3]]
+        seqs = Numbers(seq for _, _, seq, is_limited in found if is_limited)
+        due = (yield from rows("due_limited", seqs=seqs)) if seqs else []
+        limited = [dict(zip(DUE, row, strict=True)) for row in due]
         yield from became_ready(places)
-        return len(places)
+        return len(places) + (yield from self.admit_due(limited, limit))
 
     def bring_up(self, key_ids: Sequence[int]) -> Steps[Sequence[Place]]:
         """Do in one statement what the shared code does in five: this runs whenever the head of an order key ends."""
@@ -49,11 +53,14 @@ class PostgresJobRows(SqlJobRows):
         return clean(text)
 
     def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:
-        """Leave out the changes that end a head whose order key another session has locked."""
-        ending = {change.old.seq for change in changes if change.settles}
-        if not ending:
-            return changes
-        locked = {seq for (seq,) in (yield from rows("locked_order_keys", seqs=Numbers(sorted(ending))))}
+        """Leave out the changes of jobs in a key that another session has locked."""
+        ordered = {change.old.seq for change in changes if change.settles and change.old.limit_key is None}
+        limited = {change.old.seq for change in changes if change.settles and change.old.limit_key is not None}
+        locked: set[int] = set()
+        if ordered:
+            locked |= {seq for (seq,) in (yield from rows("locked_order_keys", seqs=Numbers(sorted(ordered))))}
+        if limited:
+            locked |= {seq for (seq,) in (yield from rows("locked_limit_keys", seqs=Numbers(sorted(limited))))}
         return [change for change in changes if change.old.seq not in locked]
 
     def detach(self, state: JobState, seqs: Numbers) -> Steps[None]:  # noqa: D102

@@ -47,13 +47,14 @@ class PostgresJobs(JobsOverRows):
         self._lanes = lanes
         self._floors = floors
         self._blockers = blockers
+        self._in_callers_transaction = ended is None
 
     async def enqueue_plain(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts
         if not jobs:
             return []
         lanes = await self._lanes.of(jobs)
-        if any(job.order_key is not None for job in jobs):
-            return await self._runner.write(partial(enqueuing.insert_any, jobs, lanes))
+        if any(job.order_key is not None or job.limit_key is not None for job in jobs):
+            return await self._runner.write(partial(enqueuing.insert_any, jobs, lanes, joins=self._joins))
         if len(jobs) >= COPY_FROM and runs_alone(self._runner):
             try:
                 return await self._runner.write(lambda: enqueuing.copy(jobs, lanes))
@@ -78,7 +79,12 @@ class PostgresJobs(JobsOverRows):
         return await super().enqueue(jobs)
 
     async def inserter(self, jobs: Sequence[NewJob]) -> Insert:  # noqa: D102
-        return partial(enqueuing.insert_any, lanes=await self._lanes.of(jobs))
+        return partial(enqueuing.insert_any, lanes=await self._lanes.of(jobs), joins=self._joins)
+
+    @property
+    def _joins(self) -> bool:
+        """Whether the next verb runs in a transaction that others keep open: of a handler or a caller."""
+        return self._in_callers_transaction or self._runner.joins
 
     async def claim(self, request: ClaimRequest) -> Claim:  # noqa: D102
         if request.limit < 1 or not request.tasks:

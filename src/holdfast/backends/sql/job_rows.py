@@ -1,7 +1,7 @@
 """`JobRows` on SQL: rows are locked, decided on by the rules, and moved between the tables of their states.
 
 Every verb takes its locks in the same order, so that no two verbs deadlock: first rows of jobs, those of several leases
-by seq; then order keys, by queue and key; then the jobs that wait in them.
+by seq; then order keys, by queue and key; then the jobs that wait in them; then limit keys, by lane and key.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
-from holdfast.backends.sql import unique_keys
+from holdfast.backends.sql import limit_keys, unique_keys
 from holdfast.backends.sql.job_columns import COUNTERS
 from holdfast.backends.sql.job_writes import write_changes
+from holdfast.backends.sql.limit_keys import admit
 from holdfast.backends.sql.order_keys import bring_up, settle
 from holdfast.backends.sql.parents import add_links, record_changes
 from holdfast.backends.sql.steps import Ask, Numbers, each, records, rows, run, together
@@ -42,7 +43,15 @@ from holdfast.store.steps import Place, Steps, became_ready
 from holdfast.store.unique_keys import Replacement, TakenKeys, UniqueClaim, UniqueKey
 from holdfast.store.values import Finish
 
-_DUE: Sequence[str] = ("run_at", "seq", "lane_id", "turn", *COUNTERS, "followed")  # the columns of `due_jobs`
+DUE: Sequence[str] = (
+    "run_at",
+    "seq",
+    "lane_id",
+    "turn",
+    *COUNTERS,
+    "followed",
+    "is_limited",
+)  # the columns of `due_jobs`
 _ANY_AGE = -(10**15)  # microseconds: also jobs that ended before a step back of the clock
 _LOOKS = 50  # attempts to lock a job that moves to another table between the search and the lock
 
@@ -63,11 +72,24 @@ class SqlJobRows(ABC):
         """See the port."""
 
     def promote(self, limit: int) -> Steps[int]:  # noqa: D102 - the port states the contracts
-        due = [dict(zip(_DUE, row, strict=True)) for row in (yield from rows("due_jobs", limit=limit))]
-        yield from each("leave_scheduled", due)
-        yield from each("put_ready", due)
-        yield from became_ready([(job["lane_id"], job["turn"], job["seq"]) for job in due])
-        return len(due)
+        due = [dict(zip(DUE, row, strict=True)) for row in (yield from rows("due_jobs", limit=limit))]
+        plain = [job for job in due if not job["is_limited"]]
+        yield from each("leave_scheduled", plain)
+        yield from each("put_ready", plain)
+        places = [(job["lane_id"], job["turn"], job["seq"]) for job in plain]
+        yield from became_ready(places)
+        return len(places) + (yield from self.admit_due([job for job in due if job["is_limited"]], limit))
+
+    def admit_due(self, due: Sequence[dict[str, Any]], limit: int) -> Steps[int]:
+        """Put due jobs into their limit keys, and look at keys whose time has come; return how many jobs moved."""
+        moved = (yield from limit_keys.admit_due(due)) if due else 0
+        yield from self.fill_keys(limit)
+        return moved
+
+    def fill_keys(self, limit: int) -> Steps[int]:  # noqa: D102
+        woken = [key_id for (key_id,) in (yield from rows("woken_keys", limit=limit))]
+        yield from became_ready((yield from limit_keys.fill(woken)))
+        return len(woken)
 
     def bring_up(self, key_ids: Sequence[int]) -> Steps[Sequence[Place]]:
         """Make the first waiting job of each locked order key without a head its head; return those now ready."""
@@ -123,9 +145,11 @@ class SqlJobRows(ABC):
         ended = [change.old.seq for change in changes if change.settles]
         changed = {change.old.seq for change in changes if change.concerns_children}
         if ended or heads:
-            places, parents = yield from settle([*ended, *heads], self.bring_up)
+            places, parents, limited = yield from settle([*ended, *heads], self.bring_up)
             ready += places
-            # The head of an order key is followed in any case; only this tells whether it has children.
+            if limited:
+                ready += yield from admit(sorted(limited), [change.new for change in changes if change.joins_limit_key])
+            # A job in a key is followed in any case; only this tells whether it has children.
             changed = {seq for seq in changed if seq not in ended or seq in parents} | (parents & set(heads))
         if changed:
             yield from record_changes(sorted(changed))

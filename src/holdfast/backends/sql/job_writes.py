@@ -45,7 +45,11 @@ def write_changes(now: int, changes: Sequence[Change], text: Text) -> Steps[list
     joining = [change.new for change in blocked if not change.waits and not change.only_follows]
     for new in sorted(joining, key=lambda new: (new.queue, new.order_key or "")):  # the order in which keys are locked
         yield from put_blocked(new)
-    ready = [change.new for change in changes if change.new.state is JobState.READY and not change.only_follows]
+    ready = [
+        change.new
+        for change in changes
+        if change.new.state is JobState.READY and not change.only_follows and not change.joins_limit_key
+    ]
     return [(new.lane_id, new.turn, new.seq) for new in ready]
 
 
@@ -56,7 +60,7 @@ def _entered(change: Change, text: Text) -> Iterator[tuple[str, Row]]:
         yield f"put_{new.state}", {**columns_of(new, PUT[new.state]), "reason": text(new.reason or "")}
     elif change.waits:
         yield "put_waiting", columns_of(new, WAITING)
-    elif new.state is not JobState.BLOCKED:
+    elif new.state is not JobState.BLOCKED and not change.joins_limit_key:
         yield f"put_{new.state}", columns_of(new, PUT[new.state])
     if new.turn != old.turn:
         yield "set_turns", {"seq": new.seq, "turn": new.turn}

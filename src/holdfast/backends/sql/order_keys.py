@@ -24,13 +24,15 @@ NO_HEAD = 0
 class LockedKey(NamedTuple):
     """A locked order key (`lock_order_keys`), and the seq of the job for which it was locked.
 
-    `key_id` is None if the job has no key, or its key is gone. `is_parent`: the job has children.
+    `key_id` is None if the job has no key, or its key is gone. `is_parent`: the job has children. `is_limited`: it
+    has a limit key.
     """
 
     key_id: int | None
     head_seq: int
     seq: int
     is_parent: bool
+    is_limited: bool
 
 
 class FirstBlocked(NamedTuple):
@@ -65,16 +67,18 @@ def put_blocked(row: JobRow) -> Steps[None]:
 
 def settle(
     seqs: Sequence[int], bring_up: Callable[[Sequence[int]], Steps[Sequence[Place]]]
-) -> Steps[tuple[Sequence[Place], set[int]]]:
+) -> Steps[tuple[Sequence[Place], set[int], set[int]]]:
     """Choose new heads for the order keys of these jobs, which were the heads or joined a key without a head.
 
-    Returns the places of new heads that are ready, and those of the seqs that have children: a transaction that has
-    linked a child has marked its parent first, so it is seen by this statement, which follows the end of the parent.
+    Returns the places of new heads that are ready; those of the seqs that have children: a transaction that has linked
+    a child has marked its parent first, so it is seen by this statement, which follows the end of the parent; and those
+    of the seqs that have limit keys.
     """
     keys = yield from records(LockedKey, "lock_order_keys", seqs=Numbers(seqs))
     vacant = {key.key_id for key in keys if key.key_id is not None and key.head_seq in {NO_HEAD, key.seq}}
     parents = {key.seq for key in keys if key.is_parent}
-    return (yield from bring_up(sorted(vacant))) if vacant else [], parents
+    limited = {key.seq for key in keys if key.is_limited}
+    return (yield from bring_up(sorted(vacant))) if vacant else [], parents, limited
 
 
 def bring_up(key_ids: Sequence[int]) -> Steps[Sequence[Place]]:

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.backends.sql.steps import Ask, Numbers, each, records, run, together
 from holdfast.model.conditions import UniqueScope
+from holdfast.model.job import JobState
 from holdfast.model.unique import Holder
 from holdfast.store.steps import Steps
 from holdfast.store.unique_keys import (
@@ -99,6 +100,9 @@ def set_arguments(replacements: Sequence[Replacement]) -> Steps[None]:
         "set_arguments",
         [{"seq": old.seq, "payload": payload, "turn": new.turn} for old, new, payload in replacements],
     )
+    waiting = [old.seq for old, _, _ in replacements if old.limit_key is not None and old.state is JobState.BLOCKED]
+    if waiting:
+        yield from run("set_limited_places", seqs=Numbers(waiting))
 
 
 def prune_keys(limit: int) -> Steps[None]:

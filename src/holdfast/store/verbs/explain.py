@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from holdfast.model.explanation import MOST_AHEAD, HolderFact, JobFacts, LaneFact, LeaseFact, ParentFact, WorkerFact
+from holdfast.model.explanation import MOST_AHEAD
 from holdfast.model.instants import to_datetime
 from holdfast.model.job import JobState
+from holdfast.model.job_facts import HolderFact, JobFacts, KeyFact, LaneFact, LeaseFact, ParentFact, WorkerFact
 from holdfast.model.limits import LimitUse, limits_of
 from holdfast.model.turn import run_at_of
-from holdfast.store.job_lists import JobsAhead, ListedFacts, ListedJob, UnfinishedParent
+from holdfast.store.job_lists import JobsAhead, KeyHolder, ListedFacts, ListedJob, ListedKey, UnfinishedParent
 from holdfast.store.job_rows import JobRows
 from holdfast.store.steps import Steps
 from holdfast.store.values import WorkerView
@@ -40,13 +41,15 @@ def _facts(rows: JobRows, job_id: str, fleet: tuple[WorkerFact, ...]) -> Steps[J
     if state in _CLAIMABLE:
         uses = [use for use in (yield from limits(rows)) if use.key in limits_of(job.queue, job.task)]
         ahead = yield from rows.page(JobsAhead, "jobs_ahead", turn=job.turn, seq=job.seq, limit=MOST_AHEAD)
-    is_full = any(use.max_running is not None and use.running >= use.max_running for use in uses)
+    is_full = any(use.kind != "key" and use.max_running is not None and use.running >= use.max_running for use in uses)
     holders = (yield from leases(rows, _MOST_HOLDERS)) if is_full else []
     parents: list[UnfinishedParent] = []
     if state is JobState.BLOCKED:
         parents = yield from rows.page(UnfinishedParent, "unfinished_parents", seq=job.seq, limit=_MOST_PARENTS)
     waits = state is JobState.BLOCKED and not parents and more.head_id not in {None, job.id}
     head = (yield from _facts(rows, str(more.head_id), fleet)) if waits else None
+    is_limited = state is JobState.BLOCKED and not parents and job.limit_key is not None
+    key = (yield from _key(rows, job)) if is_limited else None
     return JobFacts(
         job_id=job.id,
         seq=job.seq,
@@ -72,6 +75,24 @@ def _facts(rows: JobRows, job_id: str, fleet: tuple[WorkerFact, ...]) -> Steps[J
         ],
         parents=[ParentFact(row.id, row.seq, row.task, bool(row.is_running)) for row in parents],
         head=head,
+        key=key,
+    )
+
+
+def _key(rows: JobRows, job: ListedJob) -> Steps[KeyFact | None]:
+    found = yield from rows.page(ListedKey, "key_of_job", id=job.id)
+    if not found:
+        return None
+    (key,) = found
+    use = LimitUse("key", job.task, *key[:-1])
+    is_limited = use.max_running is not None or use.rate_jobs is not None
+    holders = yield from rows.page(KeyHolder, "key_holders", id=job.id, limit=_MOST_HOLDERS)
+    return KeyFact(
+        limit_key=job.limit_key or "",
+        limit=use.limit if is_limited else None,
+        admitted=key.running,
+        until_at=None if key.wake_at is None else to_datetime(key.wake_at),
+        holders=tuple(HolderFact(*holder) for holder in holders),
     )
 
 

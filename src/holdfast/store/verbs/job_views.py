@@ -93,6 +93,7 @@ def _job_view(row: ListedJob) -> JobView:
         worker_id=row.worker_id,
         reason=row.reason,
         order_key=row.order_key,
+        limit_key=row.limit_key,
         used_attempts=None if row.excused is None else row.attempt - row.excused,
     )
 

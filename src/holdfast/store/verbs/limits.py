@@ -1,4 +1,4 @@
-"""Sets the limits of queues and tasks."""
+"""Sets the limits of queues, tasks and keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def limits(rows: JobRows) -> Steps[list[LimitUse]]:
 
 def set_limit(rows: JobRows, key: LimitKey, limit: Limit | None) -> Steps[None]:
     """Set or remove a limit, and let waiting workers look."""
-    yield from rows.act("limit_queue" if key.kind == "queue" else "limit_task", name=key.name, **_columns(limit))
+    yield from rows.act(f"limit_{key.kind}", name=key.name, **_columns(limit))
+    yield from _changed(rows, key)
     yield from became_ready()
 
 
@@ -33,12 +34,18 @@ def declare(rows: JobRows, limits: Mapping[LimitKey, Limit | None]) -> Steps[lis
         declared = None if limit is None else _encode(limit).decode()
         if declared == last.get(key):
             continue
-        statement = "declare_queue" if key.kind == "queue" else "declare_task"
-        if (yield from rows.act(statement, name=key.name, declared=declared, **_columns(limit))):
+        if (yield from rows.act(f"declare_{key.kind}", name=key.name, declared=declared, **_columns(limit))):
             changed.append(key)
+            yield from _changed(rows, key)
     if changed:
         yield from became_ready()
     return changed
+
+
+def _changed(rows: JobRows, key: LimitKey) -> Steps[None]:
+    """Let `promote` look at the keys of a task whose limit per key has changed."""
+    if key.kind == "key":
+        yield from rows.act("wake_limit_keys", task=key.name)
 
 
 def _columns(limit: Limit | None) -> dict[str, int | None]:

@@ -52,7 +52,12 @@ def tasks(rows: JobRows) -> Steps[list[TaskView]]:
     """List all tasks with their counts over all queues."""
     known = {use.key: use.limit for use in (yield from limits(rows))}
     return [
-        TaskView(name=row.task, **_counted(row), limit=known.get(LimitKey("task", row.task)))
+        TaskView(
+            name=row.task,
+            **_counted(row),
+            limit=known.get(LimitKey("task", row.task)),
+            key_limit=known.get(LimitKey("key", row.task)),
+        )
         for row in (yield from rows.page(CountedTask, "tasks"))
     ]
 

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 
 def are_unique(jobs: Sequence[NewJob]) -> bool:
-    """Whether each job has a unique key, no two of them the same, and neither an order key nor parents.
+    """Whether each job has a unique key, no two of them the same, and neither another key nor parents.
 
     A store may insert these in a shorter way if no job has taken one of the keys, and no id is known.
     """
     keys: set[KeyName] = set()
     for job in jobs:
         unique = unique_of(job)
-        if unique is None or parents_of(job) or job.order_key is not None:
+        if unique is None or parents_of(job) or job.order_key is not None or job.limit_key is not None:
             return False
         keys.add((job.task, unique.key))
     return 0 < len(keys) == len(jobs)

@@ -73,7 +73,7 @@ class Conformance:
                 pytest.skip(f"{backend.capabilities.store} lacks {need}: {reasons}")
 
 
-def a_job(
+def a_job(  # noqa: PLR0913 - the fields of a job
     queue: str = "default",
     *,
     task: str = "greet",
@@ -83,6 +83,7 @@ def a_job(
     delay: timedelta | None = None,
     run_at: datetime | None = None,
     job_id: str | None = None,
+    limit_key: str | None = None,
 ) -> NewJob:
     """Return a job to enqueue."""
     return NewJob(
@@ -94,6 +95,7 @@ def a_job(
         max_attempts=max_attempts,
         delay=delay,
         run_at=run_at,
+        limit_key=limit_key,
     )
 
 

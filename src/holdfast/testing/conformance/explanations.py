@@ -14,13 +14,11 @@ from holdfast.model.explanation import (
     MOST_AHEAD,
     Cause,
     Ended,
-    HolderFact,
     HolderSilent,
     LimitReached,
     NextUp,
     NotDue,
     OrderKeyHeld,
-    ParentFact,
     QueuePaused,
     QueueUnserved,
     RateLimited,
@@ -33,6 +31,7 @@ from holdfast.model.explanation import (
 )
 from holdfast.model.ids import new_id
 from holdfast.model.job import JobState, NewJob
+from holdfast.model.job_facts import HolderFact, ParentFact
 from holdfast.model.limits import Limit, LimitKey
 from holdfast.store.backend import Backend
 from holdfast.store.values import WaitingTask, WorkerHeartbeat

@@ -11,10 +11,10 @@ from typing import NoReturn
 
 from holdfast.errors import Unsupported
 from holdfast.model.allocation import NodeKey, Timing
-from holdfast.model.explanation import JobFacts
 from holdfast.model.ids import short_id
 from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.job import JobState, Lease, NewJob
+from holdfast.model.job_facts import JobFacts
 from holdfast.model.limits import Limit, LimitKey, LimitUse
 from holdfast.store.backend import Transaction
 from holdfast.store.capabilities import Capabilities

@@ -24,6 +24,10 @@ class ReferenceChildren(ReferenceState):
         """Move the job to cancelled."""
 
     @abstractmethod
+    def settle_keys(self) -> None:
+        """Fill every limit key whose members a verb has changed."""
+
+    @abstractmethod
     def take_key_back(self, record: ReferenceJob) -> None:
         """Give an ended job its unique key again; raises `UniqueConflict` if another job holds it."""
 
@@ -67,6 +71,7 @@ class ReferenceChildren(ReferenceState):
 
     def settle_children(self) -> None:
         """Decide on all children after a verb, as a store does in a transaction of its own."""
+        self.settle_keys()
         if self.settles_at_once:
             self.decide_children()
 
@@ -75,6 +80,7 @@ class ReferenceChildren(ReferenceState):
         moved = 0
         while changed := [record for record in self.records.values() if self._decide(record)]:
             moved += len(changed)
+            self.settle_keys()
         return moved
 
     def _decide(self, record: ReferenceJob) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from holdfast.model.explanation import MOST_AHEAD, HolderFact, JobFacts, LaneFact, LeaseFact, ParentFact
+from holdfast.model.explanation import MOST_AHEAD
 from holdfast.model.instants import MICROSECOND, to_datetime
 from holdfast.model.job import JobState, parents_of
+from holdfast.model.job_facts import HolderFact, JobFacts, KeyFact, LaneFact, LeaseFact, ParentFact
+from holdfast.model.limits import LimitKey
 from holdfast.store.values import WaitingTask
 from holdfast.store.verbs.explain import worker_fact
 from holdfast.testing.reference.model import Reference
@@ -52,6 +54,27 @@ def job_facts(model: Reference, job_id: str) -> JobFacts:
         ],
         parents=parents,
         head=None if head is None or head is record else job_facts(model, head.new.id),
+        key=_key(model, record) if waits and record.limit_scope is not None else None,
+    )
+
+
+def _key(model: Reference, of: ReferenceJob) -> KeyFact:
+    admitted = [
+        record
+        for record in model.records.values()
+        if record.limit_scope == of.limit_scope and record.admission is not None
+    ]
+    wake = model.key_wakes[of.limit_scope or ("", "", "")]
+    return KeyFact(
+        limit_key=of.new.limit_key or "",
+        limit=model.limits.get(LimitKey("key", of.new.task)),
+        admitted=len(admitted),
+        until_at=None if wake is None else to_datetime(wake),
+        holders=tuple(
+            HolderFact(held.new.id, held.seq, held.new.queue, held.new.task, active.worker_id)
+            for held, active in model.held()
+            if held in admitted
+        ),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.model.job import JobState
-from holdfast.model.limits import Limit, LimitKey, LimitUse, parsed_rate
+from holdfast.model.limits import Limit, LimitKey, LimitUse, limits_of, parsed_rate
 from holdfast.testing.reference.records import ReferenceJob, ReferenceState
 
 
@@ -37,7 +37,10 @@ class ReferenceLimits(ReferenceState):
     def _use(self, key: LimitKey, limit: Limit) -> LimitUse:
         rate = None if limit.rate is None else parsed_rate(limit.rate)
         running = sum(
-            record.state is JobState.RUNNING and key in limit_keys(record) for record in self.records.values()
+            record.state is JobState.RUNNING
+            and key in limit_keys(record)
+            and (key.kind != "key" or record.new.limit_key is not None)
+            for record in self.records.values()
         )
         return LimitUse(
             kind=key.kind,
@@ -63,10 +66,10 @@ class ReferenceLimits(ReferenceState):
         """Use the rates of a job that starts."""
         for key in self.limited(record):
             use = self._use(key, self.limits[key])
-            if use.rate_jobs is not None:
+            if use.rate_jobs is not None and key.kind != "key":
                 self.rate_at[key] = use.rate_after(1)
 
 
-def limit_keys(record: ReferenceJob) -> tuple[LimitKey, LimitKey]:
-    """Return what limits of a job may concern: its queue and its task."""
-    return LimitKey("queue", record.new.queue), LimitKey("task", record.new.task)
+def limit_keys(record: ReferenceJob) -> tuple[LimitKey, ...]:
+    """Return what limits of a job may concern: its queue, its task, and each key of its task."""
+    return limits_of(record.new.queue, record.new.task)

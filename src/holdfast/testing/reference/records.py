@@ -62,6 +62,9 @@ class ReferenceJob:
     attempts: list[AttemptView] = field(default_factory=list[AttemptView])
     waits: bool = False  # blocked by its parents, and in no order key's line
     is_broken: bool = False  # cancelled because of a parent
+    admission: int | None = None  # the number of its admission by its limit key
+    admitted_us: int | None = None  # None if its start is counted, or need not be
+    last_start: int | None = None  # of an attempt that has ended, and is not counted yet
 
     @property
     def is_final(self) -> bool:
@@ -72,6 +75,11 @@ class ReferenceJob:
     def order_scope(self) -> tuple[str, str] | None:
         """The queue and order key of the job; jobs of one pair are ordered by `place`."""
         return None if self.new.order_key is None else (self.new.queue, self.new.order_key)
+
+    @property
+    def limit_scope(self) -> tuple[str, str, str] | None:
+        """The queue, task and limit key of the job."""
+        return None if self.new.limit_key is None else (self.new.queue, self.new.task, self.new.limit_key)
 
     @property
     def unique(self) -> Unique | None:
@@ -85,8 +93,10 @@ class ReferenceJob:
 
     def leave(self, state: JobState) -> None:
         """End the current lease, if any, and move the job to `state`."""
+        if self.admitted_us is not None and self.lease is not None:
+            self.last_start = self.lease.started_us
         self.state = state
-        self.lease = None
+        self.lease = self.admission = self.admitted_us = None
 
     def end(self, state: JobState, now_us: int, reason: str | None = None) -> None:
         """Move the job to a final state."""
@@ -150,6 +160,9 @@ class ReferenceState:
         self.workers: dict[str, WorkerRecord] = {}
         self.counts: dict[tuple[int, str, str], Counter[str]] = {}
         self.unique_keys: dict[tuple[str, str], ReferenceKey] = {}
+        self.key_rates: dict[tuple[str, str, str], int] = {}
+        self.key_wakes: dict[tuple[str, str, str], int | None] = {}
+        self.last_admission = 0
         self.last_fence = 0
         self.last_seq: int = 0
 

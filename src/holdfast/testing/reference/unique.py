@@ -58,7 +58,7 @@ class ReferenceUniqueKeys(ReferenceState):
         holder.size = len(job.payload.encode())
         holder.due_at(self.due_us(job))
         if holder.state is not JobState.BLOCKED:
-            holder.state = JobState.SCHEDULED if holder.run_us > self.now else JobState.READY
+            holder.leave(JobState.SCHEDULED if holder.run_us > self.now else JobState.READY)
             holder.retrying = False
 
     def take_key_back(self, record: ReferenceJob) -> None:

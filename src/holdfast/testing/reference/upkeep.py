@@ -24,12 +24,12 @@ from holdfast.store.values import (
     WorkerHeartbeat,
 )
 from holdfast.testing.reference.children import ReferenceChildren
-from holdfast.testing.reference.limits import ReferenceLimits
+from holdfast.testing.reference.key_limits import ReferenceKeyLimits
 from holdfast.testing.reference.records import ReferenceJob, ReferenceLease, WorkerRecord
 from holdfast.testing.reference.unique import ReferenceUniqueKeys
 
 
-class ReferenceMaintenance(ReferenceUniqueKeys, ReferenceChildren, ReferenceLimits):
+class ReferenceMaintenance(ReferenceKeyLimits, ReferenceUniqueKeys, ReferenceChildren):
     """The verbs without a lease, and the transitions that several verbs share."""
 
     def promote(self, limit: int) -> Promotion:
@@ -42,8 +42,11 @@ class ReferenceMaintenance(ReferenceUniqueKeys, ReferenceChildren, ReferenceLimi
         due = [record for record in scheduled if record.run_us <= self.now][:limit]
         for record in due:
             record.state = JobState.READY
-        rest = scheduled[len(due) :]
-        next_due = max(rest[0].run_us - self.now, 0) * MICROSECOND if rest else None
+        self.settle_keys()
+        self.wake_keys()
+        left = [record.run_us for record in self.records.values() if record.state is JobState.SCHEDULED]
+        left += [] if (wake := self.next_wake()) is None else [wake]
+        next_due = max(min(left) - self.now, 0) * MICROSECOND if left else None
         return Promotion(moved=len(due) + released, next_due=next_due)
 
     def rescue(self, unbroken: timedelta | None, limit: int) -> list[Rescued]:

@@ -48,6 +48,7 @@ def job_view(record: ReferenceJob) -> JobView:
         worker_id=active.worker_id if active else None,
         reason=record.reason,
         order_key=new.order_key,
+        limit_key=new.limit_key,
         used_attempts=_used(record),
     )
 
@@ -190,6 +191,7 @@ def tasks(model: Reference) -> list[TaskView]:
             paused=name in model.paused_tasks,
             **_counted(model, inside),
             limit=model.limits.get(LimitKey("task", name)),
+            key_limit=model.limits.get(LimitKey("key", name)),
         )
         for name, inside in sorted(by_task.items())
     ]

@@ -1,4 +1,4 @@
-"""At most as many leases of a task at a time as its limit allows (I29)."""
+"""At most as many leases of a task, or of one of its limit keys, at a time as its limit allows (I29)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from holdfast.torture.checker.verdict import Violation
 class WithinLimits(Invariant):
     """I29.
 
-    The limit of a task comes from the enqueue calls of its jobs. Only times in which a lease certainly existed count.
+    The limit of a task or key comes from the enqueue calls of its jobs. Only times in which a lease certainly existed
+    count.
     """
 
     code = "I29"
     name = "limits"
-    forbids = "more unexpired leases of a task at the same time than its limit allows"
+    forbids = "more unexpired leases of a task, or of a limit key of it, at the same time than its limit allows"
 
     def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
@@ -33,7 +34,8 @@ class WithinLimits(Invariant):
             return
         leases = list(certain_leases(self.run, job))
         self.judged += len(leases)
-        known = self._leases.setdefault((job.call.task, job.call.max_running), [])
+        what = f"{job.call.task} and key {job.call.limit_key}" if job.call.limit_key else job.call.task
+        known = self._leases.setdefault((what, job.call.max_running), [])
         known += (lease for lease in leases if lease.from_us < lease.until_us)
 
     def whole_run(self) -> Iterator[Violation]:

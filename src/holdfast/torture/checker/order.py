@@ -49,7 +49,7 @@ class Turns(Invariant):
         if not (self.run.settings.overtaking_us and claims and call and answered):
             return
         claim = claims[0]
-        if call.run_us is not None or call.using or call.after:  # it becomes ready later
+        if call.run_us is not None or call.using or call.after or call.limit_key:  # it becomes ready later
             return
         ahead = call.delay_us - call.priority * _STEP_US
         ready_us = answered[0].at_us + call.delay_us

@@ -196,7 +196,8 @@ class Enqueuer:
                 after=tuple(options.get("after", ())),
                 run_anyway=bool(options.get("run_anyway", False)),
                 chain=work.chain if len(ids) > 1 else 0,
-                max_running=0 if task.task.limit is None else task.task.limit.running or 0,
+                max_running=_max_running(task, options),
+                limit_key=str(options.get("limit_key", "")),
             )
         )
         return name
@@ -219,6 +220,12 @@ def _chained(jobs: Sequence[NewJob], length: int) -> list[NewJob]:
             conditions = msgspec.structs.replace(conditions, after=(*conditions.after, before.id))
             linked[number] = msgspec.structs.replace(job, conditions=conditions)
     return linked
+
+
+def _max_running(task: TaskHandle[..., Any], options: Mapping[str, Any]) -> int:
+    """Return the limit of a task or, for a job with a limit key, that of its key."""
+    limit = task.task.key_limit if "limit_key" in options else task.task.limit
+    return 0 if limit is None else limit.running or 0
 
 
 def _ordering_scope(task: TaskHandle[..., Any], options: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ where job.seq = :seq;
 -- The lanes, each in claim order, merged. A page may read all jobs of the lanes that it shows.
 select job.id, job.seq, lane.queue, lane.task, 'ready' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null as started_at, null as finished_at, null as worker_id, null as reason,
-       job.order_key, state.excused
+       job.order_key, job.limit_key, state.excused
 from (
     select ready.lane_id, ready.turn, ready.seq, ready.attempt, ready.excused
     from holdfast_lane as lane straight_join holdfast_ready as ready on ready.lane_id = lane.lane_id
@@ -92,6 +92,13 @@ from (
         and not scheduled.retrying
 ) as waiting
 group by waiting.state, waiting.queue, waiting.task, waiting.paused
+union all
+-- Jobs that wait for a slot of their limit key.
+select 'blocked', lane.queue, lane.task, lane.paused or lane.task_paused, cast(sum(state.number) as signed)
+from (select key_id, count(*) as number from holdfast_blocked where key_id < 0 group by key_id) as state
+straight_join holdfast_limit_key as line on line.key_id = state.key_id
+straight_join lanes as lane on lane.lane_id = line.lane_id
+group by lane.queue, lane.task, lane.paused or lane.task_paused
 union all
 -- Ended parents whose children are still to be decided.
 select 'undecided', '', '', 0, count(*) from holdfast_parent_change having count(*) > 0;

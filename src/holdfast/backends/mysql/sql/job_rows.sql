@@ -4,8 +4,8 @@
 -- name: lock_leases
 -- Waits for transactions that have locked a row. May return the seq of one lease with the fence of another: the caller
 -- compares the pairs, and sorts them, so that two such calls cannot deadlock.
-select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state, job.priority,
-       job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted, running.lost, running.followed,
+select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, job.limit_key, 'running' as state,
+       job.priority, job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted, running.lost, running.followed,
        0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason, running.fence, running.worker_id,
        running.started_at, running.lease_span, null as finished_at, null as reason, 0 as held, {now} as token
 from (
@@ -20,8 +20,8 @@ straight_join holdfast_lane as lane on lane.lane_id = job.lane_id;
 
 -- name: lock_expired
 -- Looks without locks first, then skips rows that a handler's transaction has locked: their holder is active.
-select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state, job.priority,
-       job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted, running.lost, running.followed,
+select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, job.limit_key, 'running' as state,
+       job.priority, job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted, running.lost, running.followed,
        0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason, running.fence, running.worker_id,
        running.started_at, running.lease_span, null as finished_at, null as reason, fleet.held, {now} as token
 from (
@@ -40,8 +40,8 @@ straight_join holdfast_job as job on job.seq = running.seq
 straight_join holdfast_lane as lane on lane.lane_id = job.lane_id;
 
 -- name: lock_of_worker
-select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state, job.priority,
-       job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted, running.lost, running.followed,
+select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, job.limit_key, 'running' as state,
+       job.priority, job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted, running.lost, running.followed,
        0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason, running.fence, running.worker_id,
        running.started_at, running.lease_span, null as finished_at, null as reason,
        (select count(*) from holdfast_running where worker_id = :worker_id) as held, {now} as token
@@ -58,7 +58,7 @@ straight_join holdfast_lane as lane on lane.lane_id = job.lane_id;
 -- name: lock_job
 -- One job in any state: at most one of these rows exists. If a job moves to another table while this waits for its row,
 -- none of its rows may be found: its state is null.
-select job.id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key,
+select job.id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key, job.limit_key,
        case
            when running.seq is not null then 'running'
            when completed.seq is not null then 'completed'

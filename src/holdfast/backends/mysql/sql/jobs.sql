@@ -63,10 +63,10 @@ select {now}, @@auto_increment_increment;
 -- name: insert_jobs
 insert into holdfast_job (
     id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn, payload_bytes, order_key,
-    unique_key, unique_scope
+    limit_key, unique_key, unique_scope
 ) values (
     :id, :lane_id, :payload, :headers, :priority, :max_attempts, :timeout, :enqueued_at, :turn, :payload_bytes, :order_key,
-    :unique_key, :unique_scope
+    :limit_key, :unique_key, :unique_scope
 );
 
 -- name: insert_ready
@@ -83,13 +83,15 @@ insert into holdfast_blocked (key_id, place, seq) values (:key_id, :seq, :seq);
 -- The lanes that a worker may claim from, and whether a limit concerns them; of those, only if they have jobs.
 select lane.lane_id, lane.queue, lane.task,
        (queue.max_running is not null or queue.rate_jobs is not null
-        or task.max_running is not null or task.rate_jobs is not null) as is_limited
+        or task.max_running is not null or task.rate_jobs is not null
+        or task.key_max_running is not null or task.key_rate_jobs is not null) as is_limited
 from holdfast_lane as lane
 straight_join holdfast_queue as queue on queue.queue = lane.queue
 left join holdfast_task as task on task.task = lane.task
 where not queue.paused and not coalesce(task.paused, 0) and lane.task in (:tasks)
   and (:any_queue or lane.queue in (:queues))
-  and (coalesce(queue.max_running, queue.rate_jobs, task.max_running, task.rate_jobs) is null
+  and (coalesce(queue.max_running, queue.rate_jobs, task.max_running, task.rate_jobs, task.key_max_running,
+                task.key_rate_jobs) is null
        or (select 1 from holdfast_ready where lane_id = lane.lane_id limit 1) is not null);
 
 -- name: lane_front
@@ -217,7 +219,8 @@ values ({now} - {now} % {minute}, :lane_id, :completed, :completed * {now} - :st
 
 -- name: due_jobs
 -- A row that another session promotes is skipped.
-select due.run_at, due.seq, job.lane_id, job.turn, due.attempt, due.excused, due.interrupted, due.lost, due.followed
+select due.run_at, due.seq, job.lane_id, job.turn, due.attempt, due.excused, due.interrupted, due.lost, due.followed,
+       job.limit_key is not null as is_limited
 from (
     select run_at, seq, attempt, excused, interrupted, lost, followed from holdfast_scheduled force index (primary)
     where run_at <= {now} order by run_at, seq limit :limit for update skip locked

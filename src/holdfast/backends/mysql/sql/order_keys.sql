@@ -10,11 +10,13 @@ select key_id, head_seq from holdfast_key_head force index (by_name)
 where queue = :queue and order_key = :order_key for update;
 
 -- name: lock_order_keys
--- The keys of these jobs, in the order in which every transaction locks them, and whether the jobs have children.
+-- The keys of these jobs, in the order in which every transaction locks them; whether the jobs have children, and limit
+-- keys.
 select head.key_id, coalesce(head.head_seq, 0) as head_seq, past.seq,
-       (select 1 from holdfast_parent_link as link where link.parent_seq = past.seq limit 1) is not null as is_parent
+       (select 1 from holdfast_parent_link as link where link.parent_seq = past.seq limit 1) is not null as is_parent,
+       past.limit_key is not null as is_limited
 from (
-    select job.seq, lane.queue, job.order_key
+    select job.seq, lane.queue, job.order_key, job.limit_key
     from holdfast_job as job straight_join holdfast_lane as lane on lane.lane_id = job.lane_id
     where job.seq in (:seqs) order by lane.queue, job.order_key limit 1000000
 ) as past

@@ -53,7 +53,7 @@ left join holdfast_cancelled as cancelled on cancelled.seq = job.seq;
 -- name: lock_waiting
 -- One job, if it is waiting: otherwise its state is null. It never waits for the transaction of a handler, which has
 -- locked a row in running.
-select job.id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key,
+select job.id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key, job.limit_key,
        case
            when ready.seq is not null then 'ready'
            when scheduled.seq is not null then 'scheduled'

@@ -128,6 +128,13 @@ set max_running = :max_running, rate_jobs = :rate_jobs, rate_span = :rate_span, 
     declared = :declared
 where task = :name and coalesce(declared, '') <> coalesce(:declared, '');
 
+-- name: declare_key
+insert into holdfast_task (task) values (:name) on duplicate key update task = holdfast_task.task;
+update holdfast_task
+set key_max_running = :max_running, key_rate_jobs = :rate_jobs, key_rate_span = :rate_span,
+    key_rate_burst = :rate_burst, key_declared = :declared
+where task = :name and coalesce(key_declared, '') <> coalesce(:declared, '');
+
 -- name: add_schedule
 -- Adds nothing if the schedule exists. If another transaction is adding it, this fails, and the verb is repeated.
 insert into holdfast_schedule

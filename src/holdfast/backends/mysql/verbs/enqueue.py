@@ -18,6 +18,7 @@ import msgspec
 from holdfast.backends.mysql.error_map import DriverError, is_duplicate
 from holdfast.backends.mysql.execute import final, numbered
 from holdfast.backends.sql.job_writes import count_row
+from holdfast.backends.sql.limit_keys import admit_new
 from holdfast.backends.sql.steps import Ask, Each, Rows, each, rows, together
 from holdfast.model.instants import span_micros, to_micros
 from holdfast.model.job import NewJob, parents_of, unique_of
@@ -38,7 +39,7 @@ def insert(jobs: Sequence[NewJob], lanes: LaneIds, *, is_alone: bool, is_whole: 
     """
     distinct = {job.id: job for job in reversed(jobs)}
     ordered = [job for job in jobs if distinct.pop(job.id, None) is not None]
-    if is_whole and all(job.order_key is None and not parents_of(job) for job in ordered):
+    if is_whole and all(_is_plain(job) for job in ordered):
         made = yield from _insert_plain(ordered, lanes)
     else:
         made = yield from _insert_placed(ordered, lanes, is_alone=is_alone)
@@ -47,6 +48,10 @@ def insert(jobs: Sequence[NewJob], lanes: LaneIds, *, is_alone: bool, is_whole: 
         verdicts.append(job.id in made)
         made.discard(job.id)
     return verdicts
+
+
+def _is_plain(job: NewJob) -> bool:
+    return job.order_key is None and job.limit_key is None and not parents_of(job)
 
 
 def _unknown(chunk: list[NewJob], error: Exception, *, is_alone: bool) -> Steps[list[NewJob]]:
@@ -124,19 +129,29 @@ def _plain_asks(chunk: Sequence[NewJob], lanes: LaneIds) -> list[Ask | Each]:
 class _Placed:
     """The rows of new jobs in the tables of their states, and the new heads of order keys."""
 
-    def __init__(self, keys: Mapping[tuple[str, str | None], tuple[int, int]], now: int) -> None:
+    def __init__(
+        self, keys: Mapping[tuple[str, str | None], tuple[int, int]], now: int, *, is_alone: bool
+    ) -> None:
+        self._is_alone = is_alone
         self._keys = keys
         self._now = now
         self.ready: list[dict[str, Any]] = []
         self.scheduled: list[dict[str, Any]] = []
         self.blocked: list[dict[str, Any]] = []
         self.heads: dict[int, int] = {}
+        self.limited: list[int] = []
 
     def add(self, job: NewJob, row: dict[str, Any], seq: int) -> None:
         """Place a job."""
         key_id, head = (NO_KEY, 0) if parents_of(job) else self._keys.get((job.queue, job.order_key), (None, 0))
         if key_id is not None and (key_id == NO_KEY or head or key_id in self.heads):
             self.blocked.append({"key_id": key_id, "seq": seq})
+            return
+        if job.limit_key is not None and row["run_at"] <= self._now:
+            if self._is_alone:
+                self.limited.append(seq)
+            else:  # the transaction may stay open for long: `promote` does it, so that no key is locked meanwhile
+                self.scheduled.append({**row, "seq": seq, "followed": False})
             return
         place = {**row, "seq": seq, "followed": key_id is not None}
         (self.ready if row["run_at"] <= self._now else self.scheduled).append(place)
@@ -151,13 +166,14 @@ class _Placed:
         yield from each("set_head", [{"key_id": key_id, "seq": seq} for key_id, seq in self.heads.items()])
         unused = [key_id for key_id, head in self._keys.values() if not head and key_id not in self.heads]
         yield from each("drop_order_key", [{"key_id": key_id} for key_id in unused])
-        yield from became_ready([(row["lane_id"], row["turn"], row["seq"]) for row in self.ready])
+        admitted = (yield from admit_new(self.limited)) if self.limited else []
+        yield from became_ready([*((row["lane_id"], row["turn"], row["seq"]) for row in self.ready), *admitted])
 
 
 def _insert_placed(jobs: Sequence[NewJob], lanes: LaneIds, *, is_alone: bool) -> Steps[set[str]]:
     keys = yield from _take_keys(jobs)
     ((now, step),) = yield from rows("clock_and_step")
-    placed = _Placed(keys, now)
+    placed = _Placed(keys, now, is_alone=is_alone)
     made: list[NewJob] = []
     for whole in _chunks(jobs):
         chunk = whole
@@ -184,7 +200,8 @@ def _placed_body(job: NewJob, lanes: LaneIds, now: int) -> dict[str, Any]:
     times = {"enqueued_at": now, "run_at": run_at, "turn": turn_of(run_at, job.priority)}
     unique = unique_of(job)
     scope = None if unique is None else str(unique.scope)
-    names = {"order_key": job.order_key, "unique_key": None if unique is None else unique.key, "unique_scope": scope}
+    keys = {"order_key": job.order_key, "limit_key": job.limit_key}
+    names = {**keys, "unique_key": None if unique is None else unique.key, "unique_scope": scope}
     return {**_body(job, lanes), **times, **names}
 
 

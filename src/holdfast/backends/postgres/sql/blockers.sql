@@ -6,8 +6,8 @@
 -- no view maps that id to a session: the server reports the blocking session only for a session that waits for the row.
 
 -- name: holders_of_leases
--- For expired leases: the transaction that holds the row, or the row of the order key that the end of the job must
--- lock; for how long it may; and how long ago the lease expired. A handler's transaction may last a third of the lease.
+-- For expired leases: the transaction that holds the row, or the row of the order or limit key that the end of the job
+-- must lock; for how long it may; and how long ago the lease expired. A handler's transaction may last a third of the lease.
 with expired as materialized (
     select running.seq, running.xmax::text as holder, running.followed, running.lease_span / 2 as allowed,
            instant.now - running.lease_until as overdue
@@ -24,6 +24,15 @@ cross join lateral (
     select xmax::text as holder from {schema}.key_head
     where queue = lane.queue and order_key = job.order_key and xmax::text <> '0' limit 1
 ) as head
+where expired.followed
+union all
+select known.holder, expired.allowed, expired.overdue, expired.seq
+from expired
+cross join lateral (select lane_id, limit_key from {schema}.job where seq = expired.seq limit 1) as job
+cross join lateral (
+    select xmax::text as holder from {schema}.limit_key
+    where lane_id = job.lane_id and limit_key = job.limit_key and xmax::text <> '0' limit 1
+) as known
 where expired.followed;
 
 -- name: holders_of_shares
@@ -166,6 +175,16 @@ where key_id = (
     from {schema}.job as job
     join {schema}.lane as lane on lane.lane_id = job.lane_id
     join {schema}.key_head as head on head.queue = lane.queue and head.order_key = job.order_key
+    where job.seq = %(seq)s
+)
+for update;
+
+-- name: wait_for_limit_key
+select 1 from {schema}.limit_key
+where key_id = (
+    select known.key_id
+    from {schema}.job as job
+    join {schema}.limit_key as known on known.lane_id = job.lane_id and known.limit_key = job.limit_key
     where job.seq = %(seq)s
 )
 for update;

@@ -9,7 +9,7 @@ where job.seq = %(seq)s;
 -- The lanes, each in claim order, merged.
 select job.id::text as id, job.seq, next.queue, next.task, 'ready' as state, job.priority, next.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null::bigint as started_at,
-       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key,
+       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key, job.limit_key,
        next.excused
 from (
     select lane.queue, lane.task, state.turn, state.seq, state.attempt, state.excused
@@ -89,6 +89,13 @@ left join lateral (
     where run_at = head.turn + head.priority::bigint * {priority_step} and seq = head.seq and not retrying limit 1
 ) as scheduled on true
 group by 1, 2, 3, 4
+union all
+-- Jobs that wait for a slot of their limit key.
+select 'blocked', lane.queue, lane.task, lane.paused or lane.task_paused, sum(state.number)::bigint
+from (select key_id, count(*) as number from {schema}.blocked where key_id < 0 group by key_id) as state
+cross join lateral (select lane_id from {schema}.limit_key where key_id = state.key_id limit 1) as keys
+join lanes as lane on lane.lane_id = keys.lane_id
+group by 2, 3, 4
 union all
 -- Ended parents whose children are still to be decided.
 select 'undecided', '', '', false, count(*) from {schema}.parent_change having count(*) > 0;

@@ -5,7 +5,8 @@
 
 -- name: lock_leases
 -- Waits for transactions that have locked a row. The caller sorts the leases, so that two such calls cannot deadlock.
-select job.id, running.seq, running.lane_id, job.queue, job.task, job.order_key, 'running' as state, job.priority,
+select job.id, running.seq, running.lane_id, job.queue, job.task, job.order_key, job.limit_key, 'running' as state,
+       job.priority,
        job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted, running.lost, running.followed,
        false as retrying, running.isolated, running.cancel_asked, running.cancel_reason, running.fence, running.worker_id,
        running.started_at, running.lease_span, null::bigint as finished_at, null::text as reason, 0::bigint as held,
@@ -18,7 +19,7 @@ cross join lateral (
     for update
 ) as running
 cross join lateral (
-    select id::text, queue, task, order_key, priority, max_attempts, turn
+    select id::text, queue, task, order_key, limit_key, priority, max_attempts, turn
     from {schema}.job join {schema}.lane on lane.lane_id = job.lane_id where seq = running.seq limit 1
 ) as job
 order by given.place;
@@ -38,14 +39,15 @@ held as materialized (
     select worker_id, count(*) as held from {schema}.running
     where worker_id = any(array(select worker_id from expired)) group by worker_id
 )
-select job.id, expired.seq, expired.lane_id, job.queue, job.task, job.order_key, 'running' as state, job.priority,
+select job.id, expired.seq, expired.lane_id, job.queue, job.task, job.order_key, job.limit_key, 'running' as state,
+       job.priority,
        job.max_attempts, job.turn, expired.attempt, expired.excused, expired.interrupted, expired.lost, expired.followed,
        false as retrying, expired.isolated, expired.cancel_asked, expired.cancel_reason, expired.fence, expired.worker_id,
        expired.started_at, expired.lease_span, null::bigint as finished_at, null::text as reason, held.held,
        {now} as token
 from expired join held on held.worker_id = expired.worker_id
 cross join lateral (
-    select id::text, queue, task, order_key, priority, max_attempts, turn
+    select id::text, queue, task, order_key, limit_key, priority, max_attempts, turn
     from {schema}.job join {schema}.lane on lane.lane_id = job.lane_id where seq = expired.seq limit 1
 ) as job;
 
@@ -57,14 +59,15 @@ with held as materialized (
     order by seq limit %(limit)s
     for update skip locked
 )
-select job.id, held.seq, held.lane_id, job.queue, job.task, job.order_key, 'running' as state, job.priority,
+select job.id, held.seq, held.lane_id, job.queue, job.task, job.order_key, job.limit_key, 'running' as state,
+       job.priority,
        job.max_attempts, job.turn, held.attempt, held.excused, held.interrupted, held.lost, held.followed,
        false as retrying, held.isolated, held.cancel_asked, held.cancel_reason, held.fence, held.worker_id,
        held.started_at, held.lease_span, null::bigint as finished_at, null::text as reason,
        (select count(*) from {schema}.running where worker_id = %(worker_id)s) as held, {now} as token
 from held
 cross join lateral (
-    select id::text, queue, task, order_key, priority, max_attempts, turn
+    select id::text, queue, task, order_key, limit_key, priority, max_attempts, turn
     from {schema}.job join {schema}.lane on lane.lane_id = job.lane_id where seq = held.seq limit 1
 ) as job;
 

@@ -120,11 +120,15 @@ copy {schema}.scheduled (run_at, seq, retrying) from stdin (format binary);
 --
 -- A lane whose limit is reached, by this snapshot, is left out: that costs as much as there are lanes and leases,
 -- however many jobs wait in it. If a lane with a limit has jobs and room, nothing is claimed: only `claim_shares`, which
--- runs under the locks of the limits, can tell how much. The last row tells both, by its number of -2 or -1.
+-- runs under the locks of the limits, can tell how much. So it is for a lane whose task has a limit per key: its jobs
+-- may all be claimed, but not ahead of the time at which they start. The last row tells both, by its number of -2 or -1.
 with known as materialized (
     select lane.lane_id, lane.queue, lane.task,
            coalesce(floor.turn, {lowest}) as floor_turn, coalesce(floor.seq, 0) as floor_seq,
-           num_nonnulls(queue.max_running, queue.rate_jobs, task.max_running, task.rate_jobs) > 0 as is_limited
+           num_nonnulls(
+               queue.max_running, queue.rate_jobs, task.max_running, task.rate_jobs, task.key_max_running,
+               task.key_rate_jobs
+           ) > 0 as is_limited
     from {schema}.lane as lane
     join {schema}.queue as queue on queue.queue = lane.queue
     left join {schema}.task as task on task.task = lane.task

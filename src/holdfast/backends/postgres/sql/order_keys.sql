@@ -15,7 +15,8 @@ on conflict (queue, order_key) do update set head_seq = known.head_seq
 returning queue, order_key, key_id, head_seq;
 
 -- name: enqueue_ordered
--- As `enqueue`, with the order keys locked. The first job of a vacant key becomes its head; all others wait.
+-- As `enqueue`, with the order keys locked. The first job of a vacant key becomes its head; all others wait. Due jobs with
+-- a limit key get no state here: the caller puts them into their keys, or, with `admitted_later`, `promote` does.
 with instant as materialized (select {now} as now),
 given as materialized (
     select given.*, instant.now as now,
@@ -24,38 +25,44 @@ given as materialized (
         %(ids)s::uuid[], %(lane_ids)s::integer[], %(payloads)s::text[], %(headers)s::text[],
         %(priorities)s::integer[], %(max_attempts)s::integer[], %(timeouts)s::double precision[],
         %(run_ats)s::bigint[], %(delays)s::bigint[], %(unique_keys)s::text[], %(unique_scopes)s::text[],
-        %(order_keys)s::text[], %(key_ids)s::bigint[], %(vacant)s::boolean[]
+        %(order_keys)s::text[], %(key_ids)s::bigint[], %(vacant)s::boolean[],
+        %(limit_keys)s::text[], %(admitted_later)s::boolean[]
     ) with ordinality as given (
         id, lane_id, payload, headers, priority, max_attempts, timeout, run_at, delay, unique_key, unique_scope,
-        order_key, key_id, vacant, place
+        order_key, key_id, vacant, limit_key, admitted_later, place
     )
 ),
 made as (
     insert into {schema}.job (
         id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn, payload_bytes, order_key,
-        unique_key, unique_scope
+        limit_key, unique_key, unique_scope
     )
     select id, lane_id, payload, headers, priority, max_attempts, timeout, now,
-           due_at - priority::bigint * {priority_step}, octet_length(payload), order_key, unique_key, unique_scope
+           due_at - priority::bigint * {priority_step}, octet_length(payload), order_key, limit_key,
+           unique_key, unique_scope
     from given order by place
     on conflict (id) do nothing
     returning seq, id, lane_id, turn, payload_bytes, turn + priority::bigint * {priority_step} as due_at
 ),
 standing as materialized (
-    select made.*, given.key_id,
+    select made.*, given.key_id, given.admitted_later,
            given.key_id is null
-               or (given.vacant and made.seq = min(made.seq) over (partition by given.key_id)) as is_head
+               or (given.vacant and made.seq = min(made.seq) over (partition by given.key_id)) as is_head,
+           given.key_id is null and given.limit_key is not null as is_limited
     from made
-    join (select distinct on (id) id, key_id, vacant from given order by id, place) as given on given.id = made.id
+    join (
+        select distinct on (id) id, key_id, vacant, limit_key, admitted_later from given order by id, place
+    ) as given on given.id = made.id
 ),
 readied as (
     insert into {schema}.ready (lane_id, turn, seq, payload_bytes, followed)
     select lane_id, turn, seq, payload_bytes, key_id is not null from standing cross join instant
-    where is_head and due_at <= now
+    where is_head and due_at <= now and not is_limited
 ),
 delayed as (
     insert into {schema}.scheduled (run_at, seq, retrying, followed)
-    select due_at, seq, false, key_id is not null from standing cross join instant where is_head and due_at > now
+    select due_at, seq, false, key_id is not null from standing cross join instant
+    where is_head and (due_at > now or (is_limited and admitted_later))
 ),
 waiting as (
     insert into {schema}.blocked (seq, key_id, place) select seq, key_id, seq from standing where not is_head
@@ -64,7 +71,8 @@ counted as (
     insert into {schema}.tally (minute_at, lane_id, enqueued)
     select now - now %% {minute}, lane_id, count(*) from made cross join instant group by now, lane_id
 )
-select id::text, lane_id, turn, seq, is_head and due_at <= now, case when is_head then key_id end
+select id::text, lane_id, turn, seq, is_head and due_at <= now and not is_limited, case when is_head then key_id end,
+       is_limited and due_at <= now and not admitted_later
 from standing cross join instant;
 
 -- name: set_heads
@@ -81,13 +89,14 @@ insert into {schema}.key_head as known (queue, order_key, head_seq) values (%(qu
 on conflict (queue, order_key) do update set head_seq = known.head_seq;
 
 -- name: lock_order_keys
--- The keys of these jobs, in the order in which every transaction locks keys, and whether the jobs have children.
+-- The keys of these jobs, in the order in which every transaction locks keys, whether the jobs have children, and limit keys.
 select head.key_id, coalesce(head.head_seq, 0) as head_seq, past.seq,
-       (select 1 from {schema}.parent_link as link where link.parent_seq = past.seq limit 1) is not null as is_parent
+       (select 1 from {schema}.parent_link as link where link.parent_seq = past.seq limit 1) is not null as is_parent,
+       past.limit_key is not null as is_limited
 from (
-    select given.seq, lane.queue, job.order_key
+    select given.seq, lane.queue, job.order_key, job.limit_key
     from unnest(%(seqs)s::bigint[]) as given (seq)
-    cross join lateral (select lane_id, order_key from {schema}.job where seq = given.seq limit 1) as job
+    cross join lateral (select lane_id, order_key, limit_key from {schema}.job where seq = given.seq limit 1) as job
     join {schema}.lane as lane on lane.lane_id = job.lane_id
     order by lane.queue collate "C", job.order_key collate "C"
 ) as past

@@ -50,7 +50,7 @@ insert into {schema}.parent_change (seq) select unnest(%(seq)s::bigint[]);
 -- name: lock_children
 -- The caller sorts the seqs, so that two such calls cannot deadlock. A child that moves to another table while this
 -- waits for its row is left out, and so is one that was cancelled by a person since it was read.
-select job.id, given.seq, job.lane_id, job.queue, job.task, job.order_key,
+select job.id, given.seq, job.lane_id, job.queue, job.task, job.order_key, job.limit_key,
        case when blocked.seq is not null then 'blocked' else 'cancelled' end as state, job.priority, job.max_attempts,
        job.turn, coalesce(blocked.attempt, cancelled.attempt) as attempt, coalesce(blocked.excused, 0) as excused,
        coalesce(blocked.interrupted, 0) as interrupted, coalesce(blocked.lost, cancelled.lost) as lost,
@@ -71,7 +71,7 @@ left join lateral (
     for update
 ) as cancelled on true
 cross join lateral (
-    select id::text, lane.lane_id, queue, task, order_key, priority, max_attempts, turn
+    select id::text, lane.lane_id, queue, task, order_key, limit_key, priority, max_attempts, turn
     from {schema}.job join {schema}.lane on lane.lane_id = job.lane_id where seq = given.seq limit 1
 ) as job
 where blocked.seq is not null or cancelled.seq is not null

@@ -2,22 +2,41 @@
 
 -- name: promote
 -- `(select {now})`, here and below, is one constant instant, which an index scan can use as its bound; a volatile clock
--- cannot be a bound, and every row that is not yet due would be read.
+-- cannot be a bound, and every row that is not yet due would be read. Jobs with a limit key stay: they are returned, and
+-- go to their keys next.
 with due as materialized (
-    select ctid as place from {schema}.scheduled where run_at <= (select {now}) order by run_at, seq limit %(limit)s
+    select ctid as place, run_at, seq from {schema}.scheduled where run_at <= (select {now}) order by run_at, seq
+    limit %(limit)s
     for update skip locked
 ),
+known as materialized (
+    select due.place, due.run_at, due.seq, job.lane_id, job.turn, job.payload_bytes, job.limit_key is not null as is_limited
+    from due cross join lateral (
+        select lane_id, turn, payload_bytes, limit_key from {schema}.job where seq = due.seq limit 1
+    ) as job
+),
 gone as (
-    delete from {schema}.scheduled where ctid = any(array(select place from due))
+    delete from {schema}.scheduled where ctid = any(array(select place from known where not is_limited))
     returning seq, attempt, excused, interrupted, lost, followed
+),
+readied as (
+    insert into {schema}.ready (lane_id, turn, seq, payload_bytes, attempt, excused, interrupted, lost, followed)
+    select known.lane_id, known.turn, gone.seq, known.payload_bytes, gone.attempt, gone.excused, gone.interrupted,
+           gone.lost, gone.followed
+    from gone join known on known.seq = gone.seq
 )
-insert into {schema}.ready (lane_id, turn, seq, payload_bytes, attempt, excused, interrupted, lost, followed)
-select job.lane_id, job.turn, gone.seq, job.payload_bytes, gone.attempt, gone.excused, gone.interrupted, gone.lost,
-       gone.followed
-from gone cross join lateral (
-    select lane_id, turn, payload_bytes from {schema}.job where seq = gone.seq limit 1
-) as job
-returning lane_id, turn, seq;
+select lane_id, turn, seq, is_limited from known;
+
+-- name: due_limited
+-- Scheduled jobs that `promote` has returned, and locked.
+select scheduled.run_at, scheduled.seq, job.lane_id, job.turn, scheduled.attempt, scheduled.excused,
+       scheduled.interrupted, scheduled.lost, scheduled.followed, true as is_limited
+from unnest(%(seqs)s::bigint[]) as given (seq)
+cross join lateral (select lane_id, turn, priority from {schema}.job where seq = given.seq limit 1) as job
+cross join lateral (
+    select run_at, seq, attempt, excused, interrupted, lost, followed from {schema}.scheduled
+    where run_at = job.turn + job.priority::bigint * {priority_step} and seq = given.seq limit 1
+) as scheduled;
 
 -- name: old_completed
 -- The oldest first, found by the row that represents each batch; the other rows of a batch are pruned before it, so

@@ -62,7 +62,7 @@ def claim_limited(request: ClaimRequest) -> Steps[Claim]:
     )
     mine = {LimitKey("queue", name) for (name,) in queues} | {LimitKey("task", name) for (name,) in tasks}
     uses = yield from records(LimitUse, "limits")
-    rooms = {use.key: use.room if use.key in mine else 0 for use in uses}
+    rooms = {use.key: use.room if use.key in mine or use.kind == "key" else 0 for use in uses}
     lanes: dict[int, tuple[str, str]] = {}
     front: list[LanePlace] = []
     for lane_id, queue, task, turn, seq in (yield from rows("lane_fronts", **scope, limit=request.limit)):
@@ -73,7 +73,7 @@ def claim_limited(request: ClaimRequest) -> Steps[Claim]:
     taken = yield from _claim_shares(request, shares)
     counted = taken_by(((job.queue, job.task) for job in taken.jobs), uses)
     for use in uses:
-        if use.rate_jobs is not None and counted[use.key]:
+        if use.rate_jobs is not None and use.kind != "key" and counted[use.key]:
             statement = "spend_queue" if use.kind == "queue" else "spend_task"
             yield from run(statement, name=use.name, rate_at=use.rate_after(counted[use.key]))
     wait = next_wait(uses, counted, shares.refused)

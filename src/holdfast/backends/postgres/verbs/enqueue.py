@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.backends.postgres.verbs.copying import job_row, ready_row, scheduled_row, stream
 from holdfast.backends.sql.job_writes import count_row
+from holdfast.backends.sql.limit_keys import admit_new
 from holdfast.backends.sql.steps import Numbers, Rows, each, load, rows, run
 from holdfast.model.instants import span_micros, to_micros
 from holdfast.model.job import NewJob, parents_of, unique_of
@@ -35,10 +36,14 @@ def add_lanes(queues: Sequence[str], tasks: Sequence[str]) -> Steps[Rows]:
     return (yield from rows("add_lanes", queues=list(queues), tasks=list(tasks)))
 
 
-def insert_any(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
-    """Insert jobs by statement, with or without order keys and parents; False for each whose id exists already."""
-    is_ordered = any(job.order_key is not None or parents_of(job) for job in jobs)
-    return (yield from insert_ordered(jobs, lanes) if is_ordered else insert(jobs, lanes))
+def insert_any(jobs: Sequence[NewJob], lanes: LaneIds, *, joins: bool) -> Steps[list[bool]]:
+    """Insert jobs by statement, with or without keys and parents; False for each whose id exists already.
+
+    `joins`: the transaction may stay open for long. Then jobs with limit keys are left to `promote`, so that no key is
+    locked meanwhile.
+    """
+    is_keyed = any(job.order_key is not None or job.limit_key is not None or parents_of(job) for job in jobs)
+    return (yield from insert_keyed(jobs, lanes, joins=joins) if is_keyed else insert(jobs, lanes))
 
 
 def insert(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
@@ -69,16 +74,17 @@ def insert_free(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
     return (yield from _inserted(jobs, found)) if found else []
 
 
-def insert_ordered(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
-    """Insert jobs, some with an order key; the keys are locked first, so that seqs increase along each key.
+def insert_keyed(jobs: Sequence[NewJob], lanes: LaneIds, *, joins: bool) -> Steps[list[bool]]:
+    """Insert jobs, some with a key; order keys are locked first, so that seqs increase along each key.
 
-    A job with parents is blocked by no key, and joins its order key when they have ended.
+    A job with parents is blocked by no key, and joins its key when they have ended.
     """
     ordered = [job for job in jobs if job.order_key is not None and not parents_of(job)]
     wanted = list(dict.fromkeys((job.queue, job.order_key) for job in ordered))
-    keys = yield from rows(
-        "take_order_keys", queues=[name[0] for name in wanted], order_keys=[name[1] for name in wanted]
-    )
+    keys: Rows = []
+    if wanted:
+        names = {"queues": [queue for queue, _ in wanted], "order_keys": [order_key for _, order_key in wanted]}
+        keys = yield from rows("take_order_keys", **names)
     key_ids = {(queue, order_key): key_id for queue, order_key, key_id, _ in keys}
     vacant = {key_id for _, _, key_id, head_seq in keys if not head_seq}  # no job of the key exists yet
     heads: dict[int, int] = {}
@@ -95,14 +101,19 @@ def insert_ordered(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[list[bool]]:
             order_keys=[job.order_key for job in chunk],
             key_ids=joined,
             vacant=[key_id in vacant for key_id in joined],
+            limit_keys=[job.limit_key for job in chunk],
+            admitted_later=[joins] * len(chunk),
         )
-        heads.update({key_id: seq for _, _, _, seq, _, key_id in some if key_id is not None})
+        heads.update({key_id: seq for _, _, _, seq, _, key_id, _ in some if key_id is not None})
         vacant -= heads.keys()
         found += some
     if heads:
         yield from run("set_heads", key_ids=Numbers(heads), seqs=Numbers(heads.values()))
     if vacant:
         yield from run("drop_order_keys", key_ids=Numbers(vacant))
+    limited = [seq for _, _, _, seq, *_, is_limited in found if is_limited]
+    if limited:
+        yield from became_ready((yield from admit_new(limited)))
     return (yield from _inserted(jobs, found))
 
 

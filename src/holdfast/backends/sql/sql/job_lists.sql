@@ -20,7 +20,7 @@ select job.id::text as id, job.seq, lane.queue, lane.task,
        coalesce(completed.finished_at, failed.finished_at, cancelled.finished_at) as finished_at,
        coalesce(running.worker_id, completed.worker_id) as worker_id,
        coalesce(failed.reason, cancelled.reason) as reason,
-       job.order_key,
+       job.order_key, job.limit_key,
        coalesce(running.excused, failed.excused, cancelled.excused, ready.excused, scheduled.excused, blocked.excused)
            as excused
 from {schema}.job as job
@@ -72,7 +72,7 @@ select id::text as id from {schema}.job where seq = :seq;
 -- name: list_scheduled
 select job.id::text as id, job.seq, lane.queue, lane.task, 'scheduled' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null::bigint as started_at,
-       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key,
+       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key, job.limit_key,
        state.excused as excused
 from {schema}.scheduled as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
@@ -84,7 +84,7 @@ order by state.run_at, state.seq limit :limit;
 -- name: list_blocked
 select job.id::text as id, job.seq, lane.queue, lane.task, 'blocked' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null::bigint as started_at,
-       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key,
+       null::bigint as finished_at, null::text as worker_id, null::text as reason, job.order_key, job.limit_key,
        state.excused as excused
 from {schema}.blocked as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
@@ -96,7 +96,7 @@ order by state.seq limit :limit;
 -- name: list_running
 select job.id::text as id, job.seq, lane.queue, lane.task, 'running' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, state.started_at, null::bigint as finished_at, state.worker_id,
-       null::text as reason, job.order_key,
+       null::text as reason, job.order_key, job.limit_key,
        state.excused as excused
 from {schema}.running as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
@@ -108,7 +108,7 @@ order by state.seq desc limit :limit;
 -- name: list_completed
 select job.id::text as id, job.seq, lane.queue, lane.task, 'completed' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, state.started_at, state.finished_at, state.worker_id,
-       null::text as reason, job.order_key,
+       null::text as reason, job.order_key, job.limit_key,
        null::bigint as excused
 from {schema}.completed as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
@@ -120,7 +120,7 @@ order by state.seq desc limit :limit;
 -- name: list_failed
 select job.id::text as id, job.seq, lane.queue, lane.task, 'failed' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null::bigint as started_at, state.finished_at,
-       null::text as worker_id, state.reason, job.order_key,
+       null::text as worker_id, state.reason, job.order_key, job.limit_key,
        state.excused
 from {schema}.failed as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
@@ -132,7 +132,7 @@ order by state.seq desc limit :limit;
 -- name: list_cancelled
 select job.id::text as id, job.seq, lane.queue, lane.task, 'cancelled' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null::bigint as started_at, state.finished_at,
-       null::text as worker_id, state.reason, job.order_key,
+       null::text as worker_id, state.reason, job.order_key, job.limit_key,
        state.excused
 from {schema}.cancelled as state
 cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job

@@ -3,7 +3,7 @@
 -- name: lock_job
 -- One job in any state: at most one of these rows exists. If a job moves to another table while this waits for its row,
 -- the snapshot contains none of its rows: its state is null.
-select job.id::text as id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key,
+select job.id::text as id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key, job.limit_key,
        case
            when running.seq is not null then 'running'
            when completed.seq is not null then 'completed'

@@ -17,7 +17,7 @@ where job.seq = any(array(select unnest(:seqs::bigint[]))) and job.unique_key is
 -- name: lock_waiting
 -- One job, if it is waiting: otherwise its state is null. It never waits for the transaction of a handler, which has
 -- locked a row in running.
-select job.id::text as id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key,
+select job.id::text as id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key, job.limit_key,
        case
            when ready.seq is not null then 'ready'
            when scheduled.seq is not null then 'scheduled'

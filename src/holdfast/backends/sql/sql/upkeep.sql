@@ -1,7 +1,16 @@
 -- Pruning and queues.
 
 -- name: next_due
-select (select greatest(0, run_at - {now}) from {schema}.scheduled order by run_at, seq limit 1) as wait,
+-- The first scheduled job, or the first limit key that is to be looked at.
+select (
+           select greatest(0, run_at - {now}) from (
+               select run_at from (select run_at from {schema}.scheduled order by run_at, seq limit 1) as due
+               union all
+               select wake_at from (
+                   select wake_at from {schema}.limit_key where wake_at is not null order by wake_at limit 1
+               ) as waking
+           ) as next order by run_at limit 1
+       ) as wait,
        (select 1 from {schema}.parent_change limit 1) is not null as parents_changed;
 
 -- name: old_failed

@@ -11,7 +11,7 @@ where job.seq = :seq;
 -- Each lane in the order in which its jobs will be claimed, merged.
 select job.id, job.seq, lane.queue, lane.task, 'ready' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null as started_at, null as finished_at, null as worker_id, null as reason,
-       job.order_key, state.excused
+       job.order_key, job.limit_key, state.excused
 from holdfast_lane as lane
 cross join holdfast_ready as state on state.lane_id = lane.lane_id and (state.turn, state.seq) in (
     select turn, seq from holdfast_ready
@@ -71,6 +71,12 @@ cross join holdfast_key_head as keys on keys.key_id = state.key_id
 cross join holdfast_job as head on head.seq = keys.head_seq
 cross join lanes as lane on lane.lane_id = head.lane_id
 left join holdfast_running as running on running.seq = head.seq
+union all
+-- Jobs that wait for a slot of their limit key.
+select 'blocked', lane.queue, lane.task, lane.paused or lane.task_paused, state.number
+from (select key_id, count(*) as number from holdfast_blocked where key_id < 0 group by key_id) as state
+cross join holdfast_limit_key as keys on keys.key_id = state.key_id
+cross join lanes as lane on lane.lane_id = keys.lane_id
 union all
 -- Ended parents whose children are still to be decided.
 select 'undecided', '', '', 0, count(*) from holdfast_parent_change having count(*) > 0;

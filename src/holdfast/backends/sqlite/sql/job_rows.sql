@@ -4,7 +4,7 @@
 -- name: lock_leases
 -- May also return a row that combines the seq of one lease with the fence of another: the caller compares the pairs. (Two
 -- lists cannot be joined by their indexes without a scan of one for each element of the other.)
-select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state,
+select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, job.limit_key, 'running' as state,
        job.priority, job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted,
        running.lost, running.followed, 0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason,
        running.fence, running.worker_id, running.started_at, running.lease_span, null as finished_at, null as reason,
@@ -16,7 +16,7 @@ cross join holdfast_lane as lane on lane.lane_id = job.lane_id
 where running.fence in (select value from json_each(:fences));
 
 -- name: lock_expired
-select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state,
+select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, job.limit_key, 'running' as state,
        job.priority, job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted,
        running.lost, running.followed, 0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason,
        running.fence, running.worker_id, running.started_at, running.lease_span, null as finished_at, null as reason,
@@ -30,7 +30,7 @@ cross join holdfast_job as job on job.seq = running.seq
 cross join holdfast_lane as lane on lane.lane_id = job.lane_id;
 
 -- name: lock_of_worker
-select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, 'running' as state,
+select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, job.limit_key, 'running' as state,
        job.priority, job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted,
        running.lost, running.followed, 0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason,
        running.fence, running.worker_id, running.started_at, running.lease_span, null as finished_at, null as reason,

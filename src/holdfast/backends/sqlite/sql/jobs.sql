@@ -17,14 +17,14 @@ select seq from holdfast_job where id = :id;
 
 -- name: insert_job
 insert into holdfast_job (
-    seq, id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn, order_key,
+    seq, id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn, order_key, limit_key,
     unique_key, unique_scope
-) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: new_to_ready
--- The jobs after a seq that are due and have no order key.
+-- The jobs after a seq that are due and have no key.
 insert into holdfast_ready (lane_id, turn, seq) select lane_id, turn, seq from holdfast_job
-where seq > :after and order_key is null and turn + priority * :priority_step <= :now;
+where seq > :after and order_key is null and limit_key is null and turn + priority * :priority_step <= :now;
 
 -- name: new_to_scheduled
 insert into holdfast_scheduled (run_at, seq, retrying)
@@ -39,7 +39,10 @@ select lane_id, queue, task, head, is_limited from (
            (select turn from holdfast_ready where lane_id = lane.lane_id order by turn, seq limit 1) as head,
            max_running is not null or rate_jobs is not null or exists (
                select 1 from holdfast_task
-               where task = lane.task and (max_running is not null or rate_jobs is not null)
+               where task = lane.task and (
+                   max_running is not null or rate_jobs is not null
+                   or key_max_running is not null or key_rate_jobs is not null
+               )
            ) as is_limited
     from holdfast_lane as lane
     join holdfast_queue using (queue)
@@ -124,6 +127,7 @@ set completed = completed + excluded.completed, run_time = run_time + excluded.r
 delete from holdfast_running where seq in (select value from json_each(:seqs)) and fence = :fence and followed = :followed;
 
 -- name: due_jobs
-select scheduled.run_at, scheduled.seq, job.lane_id, job.turn, attempt, excused, interrupted, lost, followed
+select scheduled.run_at, scheduled.seq, job.lane_id, job.turn, attempt, excused, interrupted, lost, followed,
+       job.limit_key is not null as is_limited
 from (select * from holdfast_scheduled where run_at <= :now order by run_at, seq limit :limit) as scheduled
 cross join holdfast_job as job on job.seq = scheduled.seq;

@@ -25,9 +25,10 @@ select state.key_id from holdfast_blocked as state
 where state.seq > :after and (select head_seq from holdfast_key_head where key_id = state.key_id) is null;
 
 -- name: lock_order_keys
--- The order keys of these jobs, and whether the jobs have children.
+-- The order keys of these jobs, whether the jobs have children, and limit keys.
 select head.key_id, coalesce(head.head_seq, 0) as head_seq, job.seq,
-       (select 1 from holdfast_parent_link as link where link.parent_seq = job.seq limit 1) is not null as is_parent
+       (select 1 from holdfast_parent_link as link where link.parent_seq = job.seq limit 1) is not null as is_parent,
+       job.limit_key is not null as is_limited
 from json_each(:seqs) as given
 cross join holdfast_job as job on job.seq = given.value
 cross join holdfast_lane as lane on lane.lane_id = job.lane_id

@@ -4,7 +4,7 @@
 insert into holdfast_blocked (key_id, place, seq) select 0, value, value from json_each(:seqs);
 
 -- name: lock_children
-select job.id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key,
+select job.id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key, job.limit_key,
        case when blocked.seq is not null then 'blocked' else 'cancelled' end as state, job.priority, job.max_attempts,
        job.turn, coalesce(blocked.attempt, cancelled.attempt) as attempt, coalesce(blocked.excused, 0) as excused,
        coalesce(blocked.interrupted, 0) as interrupted, coalesce(blocked.lost, cancelled.lost) as lost,

@@ -105,7 +105,7 @@ def _spend(tx: Tx, limits: Sequence[LimitUse], jobs: Sequence[LeasedJob]) -> Non
         return
     taken = taken_by(((job.queue, job.task) for job in jobs), limits)
     for use in limits:
-        if use.rate_jobs is not None and taken[use.key]:
+        if use.rate_jobs is not None and use.kind != "key" and taken[use.key]:
             statement = "spend_queue" if use.kind == "queue" else "spend_task"
             tx.run(statement, {"name": use.name, "rate_at": use.rate_after(taken[use.key])})
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
 from holdfast.backends.sql.job_writes import count_row
+from holdfast.backends.sql.limit_keys import admit_new
 from holdfast.backends.sql.order_keys import bring_up
 from holdfast.backends.sqlite.connection import Tx, as_json
 from holdfast.backends.sqlite.execute import CONSTANTS, direct
@@ -19,15 +20,18 @@ from holdfast.store.steps import Steps, became_ready
 from holdfast.store.values import Enqueued
 from holdfast.store.verbs.enqueue import enqueue as enqueue_with_conditions
 
+Waiting = tuple[Sequence[int], Sequence[int]]
 _FILL_PLAIN = ("new_to_ready",)
 _FILL = ("new_to_ready", "new_to_scheduled", "add_order_keys", "new_to_blocked")
 
 
 def enqueue(jobs: Sequence[NewJob]) -> Steps[list[bool]]:
     """Insert jobs; return False for each whose id exists already."""
-    created, vacant = yield from direct(lambda tx: _enqueue(tx, jobs))()
+    created, (vacant, limited) = yield from direct(lambda tx: _enqueue(tx, jobs))()
     if vacant:
         yield from bring_up(vacant)
+    if limited:
+        yield from admit_new(limited)
     yield from became_ready()  # also for scheduled jobs: an idle worker sleeps until the next due time that it knows
     return created
 
@@ -66,14 +70,14 @@ def _insert_free(tx: Tx, jobs: Sequence[NewJob]) -> bool:
     return True
 
 
-def _enqueue(tx: Tx, jobs: Sequence[NewJob]) -> tuple[list[bool], Sequence[int]]:
+def _enqueue(tx: Tx, jobs: Sequence[NewJob]) -> tuple[list[bool], Waiting]:
     try:
         with tx.savepoint():
-            vacant = _insert(tx, jobs)
+            waiting = _insert(tx, jobs)
     except sqlite3.IntegrityError:
         new = _unknown(tx, jobs)
         return new, _insert(tx, [job for job, is_new in zip(jobs, new, strict=True) if is_new])
-    return [True] * len(jobs), vacant
+    return [True] * len(jobs), waiting
 
 
 def _unknown(tx: Tx, jobs: Sequence[NewJob]) -> list[bool]:
@@ -86,17 +90,22 @@ def _unknown(tx: Tx, jobs: Sequence[NewJob]) -> list[bool]:
     return new
 
 
-def _insert(tx: Tx, jobs: Sequence[NewJob]) -> Sequence[int]:
-    """Insert jobs; return the order keys without a head. All jobs with a key are blocked at first."""
+def _insert(tx: Tx, jobs: Sequence[NewJob]) -> Waiting:
+    """Insert jobs; return the order keys without a head, and the due jobs with limit keys.
+
+    All jobs with an order key are blocked at first.
+    """
     if not jobs:
-        return ()
+        return (), ()
     now = tx.now
     after = int(tx.value("take_seqs", {"count": len(jobs)})) - len(jobs)
     lanes = Counter([(job.queue, job.task) for job in jobs])
     lane_ids = {lane: _lane(tx, *lane) for lane in lanes}
     turns = {priority: turn_of(now, priority) for priority in {job.priority for job in jobs}}
     waiting = [(seq, job) for seq, job in enumerate(jobs, after + 1) if job.conditions and parents_of(job)]
-    are_plain = not waiting and all(job.delay is None and job.run_at is None and job.order_key is None for job in jobs)
+    are_plain = not waiting and all(
+        job.delay is None and job.run_at is None and job.order_key is None and job.limit_key is None for job in jobs
+    )
 
     def bodies(numbered: Iterable[tuple[int, NewJob]]) -> Iterator[tuple[object, ...]]:
         for seq, job in numbered:  # a generator, so that no list of rows is built
@@ -113,6 +122,7 @@ def _insert(tx: Tx, jobs: Sequence[NewJob]) -> Sequence[int]:
                 now,
                 turns[job.priority] if are_plain else turn_of(due_at(job, now), job.priority),
                 job.order_key,
+                job.limit_key,
                 None if unique is None else unique.key,
                 None if unique is None else str(unique.scope),  # sqlite3 binds a subclass of str in twice the time
             )
@@ -126,10 +136,12 @@ def _insert(tx: Tx, jobs: Sequence[NewJob]) -> Sequence[int]:
     for lane, number in lanes.items():
         tx.run("count_events", count_row(now, lane_ids[lane], {"enqueued": number}))
     vacant = () if are_plain else sorted({key_id for (key_id,) in tx.rows("vacant_order_keys", new)})
+    is_limited = any(job.limit_key is not None for job in jobs)
+    limited = [seq for (seq,) in tx.rows("new_limited", new)] if is_limited else ()
     if waiting:  # after the others, which are moved to the tables of their states by the range of their seqs
         tx.many("insert_job", bodies(waiting))
         tx.run("new_to_waiting", {"seqs": as_json(sorted(seqs))})
-    return vacant
+    return vacant, limited
 
 
 def _lane(tx: Tx, queue: str, task: str) -> int:

@@ -33,7 +33,12 @@ create table if not exists holdfast_task (
     rate_span bigint,
     rate_burst int,
     rate_at bigint not null default 0,
-    declared text
+    declared text,
+    key_max_running int,
+    key_rate_jobs int,
+    key_rate_span bigint,
+    key_rate_burst int,
+    key_declared text
 ) {table};
 
 create table if not exists holdfast_lane (
@@ -57,6 +62,7 @@ create table if not exists holdfast_job (
     turn bigint not null,
     payload_bytes int not null,
     order_key varchar(128),
+    limit_key varchar(128),
     unique_key varchar(128),
     unique_scope varchar(16),
     unique key by_id (id)
@@ -105,7 +111,7 @@ create table if not exists holdfast_blocked (
     lost int not null default 0,
     followed tinyint not null default 0,
     primary key (seq),
-    unique key by_key (key_id, place)
+    key by_key (key_id, place, seq)
 ) {table};
 
 -- No index on lease_until or worker_id: this table has at most one row per slot of all workers, and an index would be
@@ -237,6 +243,25 @@ create table if not exists holdfast_parent_link (
 create table if not exists holdfast_parent_change (
     change_id bigint not null auto_increment primary key,
     seq bigint not null
+) {table};
+
+-- A limit_key within a lane: as on PostgreSQL. `key_id` is the seq of the job that has added it, negative.
+create table if not exists holdfast_limit_key (
+    key_id bigint not null primary key,
+    lane_id int not null,
+    limit_key varchar(128) not null,
+    rate_at bigint not null default 0,
+    wake_at bigint,
+    unique key by_name (lane_id, limit_key),
+    key by_time (wake_at)
+) {table};
+
+create table if not exists holdfast_limit_slot (
+    key_id bigint not null,
+    seq bigint not null,
+    attempt int not null,
+    admitted_at bigint,
+    primary key (key_id, seq)
 ) {table};
 
 create table if not exists holdfast_unique_key (
