@@ -6,6 +6,7 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from tests.servers import mysql
 
@@ -157,3 +158,22 @@ async def test_workers_that_claim_and_complete_at_once_neither_wait_nor_deadlock
 
     assert sum(await asyncio.gather(*(work(f"worker-{number}") for number in range(4)))) == 2_000
     assert counted().get("Innodb_deadlocks", 0) == before.get("Innodb_deadlocks", 0)
+
+
+async def test_a_rescue_does_not_wait_for_a_caller_that_keeps_an_order_key_locked(backend: MysqlBackend, url: str):
+    (head,) = await enqueue(backend, msgspec.structs.replace(a_job(), order_key="k"))
+    (plain,) = await enqueue(backend, a_job())
+    assert len(await claim(backend, lease=timedelta(seconds=5))) == 2
+    other = mysql.connect(url)
+    try:
+        other.begin()
+        await backend.join(other).enqueue([msgspec.structs.replace(a_job(), order_key="k")])
+        mysql.run(url, "update holdfast_running set lease_until = 0")
+        async with asyncio.timeout(5):
+            rescued = await backend.jobs.rescue(None, 10)
+        assert plain in {job.job_id for job in rescued}
+        other.rollback()
+        await backend.jobs.rescue(None, 10)
+    finally:
+        other.close()
+    assert await state_of(backend, head) is JobState.READY

@@ -13,7 +13,7 @@ from holdfast.backends.sql.order_keys import FirstBlocked, make_heads
 from holdfast.backends.sql.steps import Ask, Numbers, each, rows, run, together, value
 from holdfast.backends.sql.text import clean
 from holdfast.model.job import JobState
-from holdfast.store.job_rows import CompletedRows
+from holdfast.store.job_rows import Change, CompletedRows
 from holdfast.store.steps import Place, Steps
 from holdfast.store.unique_keys import UniqueClaim
 from holdfast.store.values import Finish
@@ -39,6 +39,21 @@ class MysqlJobRows(SqlJobRows):
 
     def text(self, text: str) -> str:  # noqa: D102
         return clean(text)
+
+    def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:
+        """Leave out the changes of jobs in a key that another session has locked."""
+        seqs = Numbers(sorted(change.old.seq for change in changes if change.settles))
+        if not seqs:
+            return changes
+        given = {"seqs": seqs}
+        ordered, limited, free, admitting = yield from together(
+            Ask("order_keys_of", given),
+            Ask("limit_keys_of", given),
+            Ask("free_order_keys", given),
+            Ask("free_limit_keys", given),
+        )
+        locked = {seq for _, seq in [*ordered, *limited]} - {seq for _, seq in [*free, *admitting]}
+        return [change for change in changes if change.old.seq not in locked]
 
     def _lock_ended(self, state: JobState, seqs: Numbers, keep: int) -> Steps[tuple[Numbers, Numbers]]:
         """Ask once more which jobs are needed: while this waited for a row, a child may have been linked to it."""

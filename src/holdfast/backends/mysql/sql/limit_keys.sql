@@ -40,6 +40,11 @@ straight_join holdfast_limit_key as known force index (by_name)
     on known.lane_id = past.lane_id and known.limit_key = past.limit_key
 for update skip locked;
 
+-- name: limit_keys_of
+select known.key_id, job.seq from holdfast_job as job
+straight_join holdfast_limit_key as known on known.lane_id = job.lane_id and known.limit_key = job.limit_key
+where job.seq in (:seqs);
+
 -- name: limited_keys
 -- What each key allows; how many of its jobs are admitted and need no further look; how many of these are ready though
 -- the rate, which was set later, has not counted them.

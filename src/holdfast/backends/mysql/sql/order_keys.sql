@@ -24,6 +24,24 @@ left join holdfast_key_head as head force index (by_name)
     on head.queue = past.queue and head.order_key = past.order_key
 for update;
 
+-- name: order_keys_of
+select head.key_id, job.seq from holdfast_job as job
+straight_join holdfast_lane as lane on lane.lane_id = job.lane_id
+straight_join holdfast_key_head as head on head.queue = lane.queue and head.order_key = job.order_key
+where job.seq in (:seqs);
+
+-- name: free_order_keys
+-- The same, without keys that other sessions have locked; the others are locked here.
+select head.key_id, past.seq
+from (
+    select job.seq, lane.queue, job.order_key
+    from holdfast_job as job straight_join holdfast_lane as lane on lane.lane_id = job.lane_id
+    where job.seq in (:seqs) order by lane.queue, job.order_key limit 1000000
+) as past
+straight_join holdfast_key_head as head force index (by_name)
+    on head.queue = past.queue and head.order_key = past.order_key
+for update skip locked;
+
 -- name: next_place
 -- A number from the counter of jobs, behind those of all earlier enqueues; the row is never seen.
 insert into holdfast_job (id, lane_id, payload, priority, max_attempts, enqueued_at, turn, payload_bytes)

@@ -129,9 +129,7 @@ def _plain_asks(chunk: Sequence[NewJob], lanes: LaneIds) -> list[Ask | Each]:
 class _Placed:
     """The rows of new jobs in the tables of their states, and the new heads of order keys."""
 
-    def __init__(
-        self, keys: Mapping[tuple[str, str | None], tuple[int, int]], now: int, *, is_alone: bool
-    ) -> None:
+    def __init__(self, keys: Mapping[tuple[str, str | None], tuple[int, int]], now: int, *, is_alone: bool) -> None:
         self._is_alone = is_alone
         self._keys = keys
         self._now = now
