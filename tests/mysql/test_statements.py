@@ -8,7 +8,7 @@ from tests.servers import mysql
 from holdfast.backends.mysql.connecting import connect_blocking
 from holdfast.backends.mysql.driver import drop
 from holdfast.backends.mysql.location import MysqlLocation
-from holdfast.backends.mysql.statements import TEMPLATES, Statements, quoted, trips
+from holdfast.backends.mysql.statements import TEMPLATES, MysqlStatements, quoted, trips
 from holdfast.backends.sql.files import SHARED, own_statements
 from holdfast.backends.sql.steps import Each
 
@@ -39,7 +39,7 @@ def test_a_text_comes_back_as_it_was_given(url: str, text: str):
 
 
 def test_rows_of_one_insert_travel_in_one_statement_and_other_statements_one_for_each_row():
-    statements = Statements(lambda: 7)
+    statements = MysqlStatements(lambda: 7)
     rows = [{"seq": 1}, {"seq": 2}]
 
     assert statements.each(Each("record_change", rows)) == ["insert into holdfast_parent_change (seq) values (1),(2)"]
@@ -51,7 +51,7 @@ def test_rows_of_one_insert_travel_in_one_statement_and_other_statements_one_for
 
 def test_an_insert_of_much_text_is_divided_long_before_the_smallest_packet_of_a_server():
     rows = [{"lane_id": 1, "turn": 1, "seq": 1, "payload_bytes": 0, "followed": 0}] * 100_000
-    made = Statements(None).each(Each("insert_ready", rows))
+    made = MysqlStatements(None).each(Each("insert_ready", rows))
 
     assert len(made) > 1
     assert max(map(len, made)) < 600_000
@@ -59,7 +59,7 @@ def test_an_insert_of_much_text_is_divided_long_before_the_smallest_packet_of_a_
 
 
 def test_an_empty_list_finds_nothing():
-    assert Statements(None).filled("known_ids", {"ids": []}) == ["select id from holdfast_job where id in (null)"]
+    assert MysqlStatements(None).filled("known_ids", {"ids": []}) == ["select id from holdfast_job where id in (null)"]
 
 
 @pytest.mark.parametrize("name", sorted(own_statements(SHARED)))
@@ -75,7 +75,7 @@ def test_the_servers_clock_is_independent_of_the_time_zone(url: str):
             seen = []
             for zone in ("+00:00", "+13:00", "-11:30"):
                 cursor.execute(f"set session time_zone = '{zone}'")
-                cursor.execute(*Statements(None).filled("store_clock", {}))
+                cursor.execute(*MysqlStatements(None).filled("store_clock", {}))
                 seen.append(cursor.fetchone()[0])
     finally:
         connection.close()

@@ -21,9 +21,9 @@ from holdfast.backends.mysql.jobs import MysqlInsight, MysqlJobs, add_lanes, fac
 from holdfast.backends.mysql.location import MysqlLocation
 from holdfast.backends.mysql.notifier import MysqlNotifier
 from holdfast.backends.mysql.pool import blocking_pool, pools_for_handlers, pools_for_verbs
-from holdfast.backends.mysql.runners import PoolRunner
+from holdfast.backends.mysql.runners import MysqlPoolRunner
 from holdfast.backends.mysql.schema import MysqlSchema
-from holdfast.backends.mysql.statements import Statements
+from holdfast.backends.mysql.statements import MysqlStatements
 from holdfast.backends.mysql.streams import MysqlAllocations, MysqlConsumers, MysqlEvents, lock_share
 from holdfast.backends.mysql.transactions import MysqlTransactions
 from holdfast.backends.mysql.using.callers import MysqlCallers
@@ -44,10 +44,10 @@ _LAST_WAIT = 2.0  # seconds for threads whose server does not answer; they are d
 class MysqlParts(StoreParts):
     """The open connections of one process."""
 
-    def __init__(self, location: MysqlLocation, statements: Statements) -> None:
+    def __init__(self, location: MysqlLocation, statements: MysqlStatements) -> None:
         self.owner = statements
         self._pools = pools_for_verbs(location), pools_for_handlers(location), blocking_pool(location)
-        self.runner = PoolRunner(self._pools[0], statements, location, self._became_ready)
+        self.runner = MysqlPoolRunner(self._pools[0], statements, location, self._became_ready)
         self.notifier = self._notifier = MysqlNotifier(location, statements)
         self.rows = MysqlJobRows()
         verbs = fenced_verbs(self.rows)._replace(lock_share=lock_share)
@@ -95,7 +95,7 @@ class MysqlBackend(BackendOverParts[MysqlParts]):
 
     def __init__(self, location: MysqlLocation, clock: Callable[[], int] | None) -> None:
         self._location = location
-        self._statements = Statements(clock)
+        self._statements = MysqlStatements(clock)
         super().__init__(location.url, location.full_url, lambda: MysqlParts(location, self._statements))
         self._facts: dict[str, str] = {}
 

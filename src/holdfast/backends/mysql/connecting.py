@@ -13,6 +13,7 @@ from typing import Any
 from holdfast.backends.mysql.driver import FLAGS, BlockingConnection, Either, VerbConnection, drop, version_of
 from holdfast.backends.mysql.error_map import DriverError, translate
 from holdfast.backends.mysql.location import MysqlLocation
+from holdfast.backends.mysql.statements import TEMPLATES
 from holdfast.errors import ConfigError
 
 CONNECT_TIMEOUT = 5
@@ -30,10 +31,6 @@ _MARIADB_SETTINGS = "/*M!100600 set session idle_transaction_timeout = 5, in_pre
 # Newer MariaDB gives a repeatable read transaction up when it locks a row that has changed since its snapshot, as an
 # extended lease has: our locks are meant to read the latest version.
 _NO_SNAPSHOT_CHECKS = "set session innodb_snapshot_isolation = off"
-_LOOK = (
-    "select version(), @@version_comment, (select count(*) from information_schema.engines where engine = 'InnoDB'"
-    " and support in ('YES', 'DEFAULT')), @@autocommit"
-)
 _LEAST = {"MariaDB": (10, 6), "MySQL": (8, 0, 19)}
 
 
@@ -100,7 +97,8 @@ def _texts(connection: Either) -> list[str]:
 
 def _looks(connection: Either) -> list[str]:
     cluster = "show variables where variable_name in ('wsrep_on', 'innodb_snapshot_isolation')"
-    return [_LOOK, cluster] if _is_mariadb(connection) else [_LOOK]
+    look = TEMPLATES["server_look"]
+    return [look, cluster] if _is_mariadb(connection) else [look]
 
 
 def require_suitable(location: MysqlLocation, found: Any, variables: Any) -> bool:

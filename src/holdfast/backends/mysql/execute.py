@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from holdfast.backends.mysql.driver import BlockingConnection, Result, VerbConnection
 from holdfast.backends.mysql.error_map import DriverError, is_duplicate
-from holdfast.backends.mysql.statements import Statements, quoted, trips
+from holdfast.backends.mysql.statements import MysqlStatements, quoted, trips
 from holdfast.backends.sql.steps import Ask, Each, Rows, Script, Together
 from holdfast.store.steps import BecameReady, Ready, Steps
 
@@ -67,7 +67,7 @@ def _number(found: Sequence[Result]) -> int:
     return found[0].insert_id
 
 
-def _request(statements: Statements, asked: Any, *, commits: bool, text: Callable[[str], str]) -> _Request:
+def _request(statements: MysqlStatements, asked: Any, *, commits: bool, text: Callable[[str], str]) -> _Request:
     match asked:
         case Ask():
             texts = statements.filled(asked.statement, asked.parameters, text)
@@ -87,7 +87,7 @@ def _request(statements: Statements, asked: Any, *, commits: bool, text: Callabl
             raise TypeError(asked)
 
 
-def _together(statements: Statements, asks: Sequence[Ask | Each], text: Callable[[str], str]) -> _Request:
+def _together(statements: MysqlStatements, asks: Sequence[Ask | Each], text: Callable[[str], str]) -> _Request:
     requests = [_request(statements, ask, commits=False, text=text) for ask in asks]
 
     def answer(found: Sequence[Result]) -> list[Rows]:
@@ -122,7 +122,7 @@ class Session:
 
     def __init__(
         self,
-        statements: Statements,
+        statements: MysqlStatements,
         *,
         begin: Sequence[str] = (),
         is_alone: bool = False,

@@ -11,7 +11,7 @@ from holdfast.backends.mysql.error_map import DriverError, translate
 from holdfast.backends.mysql.execute import Session, drive_blocking
 from holdfast.backends.mysql.job_rows import MysqlJobRows
 from holdfast.backends.mysql.location import MysqlLocation
-from holdfast.backends.mysql.statements import Statements
+from holdfast.backends.mysql.statements import MysqlStatements
 from holdfast.backends.mysql.verbs.extend import extend_many
 from holdfast.backends.sql.extender import SqlExtender
 from holdfast.store.steps import Ready, Verb
@@ -27,7 +27,7 @@ class MysqlExtender(SqlExtender):
     It never waits for a row: extensions skip locked ones, and a heartbeat has a row of its own.
     """
 
-    def __init__(self, location: MysqlLocation, statements: Statements) -> None:
+    def __init__(self, location: MysqlLocation, statements: MysqlStatements) -> None:
         super().__init__(MysqlJobRows(), extend_many)
         self._location = location
         self._statements = statements

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple, TypeVar
 from holdfast.backends.mysql.driver import drop, hang_up, is_in_transaction, is_open
 from holdfast.backends.mysql.error_map import DriverError, is_conflict, is_refused, translate
 from holdfast.backends.mysql.execute import Session, drive, drive_blocking
-from holdfast.backends.mysql.handlers_connection import HandlersBlockingConnection, HandlersConnection
-from holdfast.backends.mysql.statements import Statements
+from holdfast.backends.mysql.handlers_connection import MysqlHandlersBlockingConnection, MysqlHandlersConnection
+from holdfast.backends.mysql.statements import MysqlStatements
 from holdfast.concurrency.statement_threads import where_it_may_wait
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import TransactionExpired
@@ -37,7 +37,7 @@ _ERRORS: tuple[type[Exception], ...] = (*DriverError, TimeoutError, OSError)
 class MysqlPlace(NamedTuple):
     """What all transactions of a store share. `suspect` is called when a connection breaks: idle ones may have, too."""
 
-    statements: Statements
+    statements: MysqlStatements
     verbs: FencedVerbs
     url: str
     reply_timeout: float
@@ -134,7 +134,7 @@ class MysqlTransaction(OpenTransaction):
 class MysqlAsyncTransaction(MysqlTransaction):
     """A transaction of an async handler."""
 
-    connection: HandlersConnection
+    connection: MysqlHandlersConnection
     _timer: asyncio.TimerHandle | None = None
 
     async def begin(self) -> None:  # noqa: D102 - see `OpenTransaction`
@@ -187,11 +187,11 @@ class MysqlAsyncTransaction(MysqlTransaction):
 class MysqlBlockingTransaction(MysqlTransaction):
     """A transaction of a handler in a thread."""
 
-    connection: HandlersBlockingConnection
+    connection: MysqlHandlersBlockingConnection
 
     def __init__(
         self,
-        connection: HandlersBlockingConnection,
+        connection: MysqlHandlersBlockingConnection,
         place: MysqlPlace,
         fence: FenceCheck,
         limit: timedelta,

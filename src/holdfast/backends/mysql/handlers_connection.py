@@ -48,7 +48,7 @@ class TransactionGuard:
         raise ConfigError(message)
 
 
-class HandlersConnection(VerbConnection, TransactionGuard):
+class MysqlHandlersConnection(VerbConnection, TransactionGuard):
     """The connection of an async handler."""
 
     async def query(self, sql: Any, unbuffered: bool = False) -> Any:
@@ -74,7 +74,7 @@ class HandlersConnection(VerbConnection, TransactionGuard):
         self.refuse("rollback")
 
 
-class HandlersBlockingConnection(BlockingConnection, TransactionGuard):
+class MysqlHandlersBlockingConnection(BlockingConnection, TransactionGuard):
     """The connection of a handler in a thread."""
 
     def query(self, sql: Any, unbuffered: bool = False) -> Any:

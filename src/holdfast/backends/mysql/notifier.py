@@ -10,7 +10,7 @@ from holdfast.backends.mysql.connecting import connect_blocking
 from holdfast.backends.mysql.driver import BlockingConnection, drop
 from holdfast.backends.mysql.error_map import DriverError
 from holdfast.backends.mysql.location import MysqlLocation
-from holdfast.backends.mysql.statements import Statements
+from holdfast.backends.mysql.statements import MysqlStatements
 from holdfast.errors import HoldfastError
 from holdfast.store.local_notifier import LocalNotifier, StopSignal
 
@@ -22,7 +22,7 @@ _ERRORS: tuple[type[Exception], ...] = (HoldfastError, *DriverError, OSError)
 class MysqlNotifier(LocalNotifier):
     """Notifies this process directly; other processes look."""
 
-    def __init__(self, location: MysqlLocation, statements: Statements) -> None:
+    def __init__(self, location: MysqlLocation, statements: MysqlStatements) -> None:
         super().__init__("mysql", self._poll)
         self._location = location
         self._statements = statements

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.backends.mysql.connecting import connect, connect_blocking
 from holdfast.backends.mysql.driver import BlockingConnection, VerbConnection, drop, has_gone, is_idle
-from holdfast.backends.mysql.handlers_connection import HandlersBlockingConnection, HandlersConnection
+from holdfast.backends.mysql.handlers_connection import MysqlHandlersBlockingConnection, MysqlHandlersConnection
 from holdfast.backends.mysql.location import MysqlLocation
 from holdfast.store.connection_pool import AsyncPools, BlockingPool
 
@@ -45,11 +45,11 @@ def pools_for_verbs(location: MysqlLocation) -> MysqlPools:
 
 def pools_for_handlers(location: MysqlLocation) -> MysqlPools:
     """Return the pools for transactions of async handlers."""
-    open_one = partial(connect, location, HandlersConnection)
+    open_one = partial(connect, location, MysqlHandlersConnection)
     return AsyncPools(MysqlConnections(location), open_one, users="transactions of async handlers")
 
 
 def blocking_pool(location: MysqlLocation) -> MysqlBlockingPool:
     """Return the pool for transactions of handlers in threads."""
-    open_one = partial(connect_blocking, location, HandlersBlockingConnection)
+    open_one = partial(connect_blocking, location, MysqlHandlersBlockingConnection)
     return BlockingPool(MysqlConnections(location), open_one, users="transactions of handlers in threads")

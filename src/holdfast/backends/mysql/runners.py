@@ -27,7 +27,7 @@ from holdfast.backends.mysql.execute import Session, drive
 from holdfast.backends.mysql.handler_transaction import MysqlTransaction
 from holdfast.backends.mysql.location import MysqlLocation
 from holdfast.backends.mysql.pool import MysqlPools
-from holdfast.backends.mysql.statements import Statements
+from holdfast.backends.mysql.statements import MysqlStatements
 from holdfast.errors import SchemaMismatch
 from holdfast.store.handler_transaction import entered
 from holdfast.store.steps import Place, Ready, Runner, Verb
@@ -40,7 +40,7 @@ _PAUSE = 0.02
 _ERRORS: tuple[type[Exception], ...] = (*DriverError, TimeoutError, OSError)
 
 
-class _Way(NamedTuple):
+class _VerbWay(NamedTuple):
     """How a verb runs: in a transaction that `begin` begins, or by itself. `lock_wait`: the seconds for one lock."""
 
     begin: tuple[str, ...] = ()
@@ -48,20 +48,20 @@ class _Way(NamedTuple):
     lock_wait: int = LOCK_WAIT
 
 
-_ONCE = _Way()
-_LOOK = _Way(writes=False)
-_WRITE = _Way(("start transaction",))
-_BRIEFLY = _Way(("start transaction",), lock_wait=1)
-_READ = _Way(("set transaction isolation level repeatable read", "start transaction read only"), writes=False)
+_ONCE = _VerbWay()
+_LOOK = _VerbWay(writes=False)
+_WRITE = _VerbWay(("start transaction",))
+_BRIEFLY = _VerbWay(("start transaction",), lock_wait=1)
+_READ = _VerbWay(("set transaction isolation level repeatable read", "start transaction read only"), writes=False)
 
 
-class PoolRunner:
+class MysqlPoolRunner:
     """Runs each verb on a connection of the pool, or inside the transaction that the calling handler holds open."""
 
     def __init__(
         self,
         pools: MysqlPools,
-        statements: Statements,
+        statements: MysqlStatements,
         location: MysqlLocation,
         became_ready: Callable[[Sequence[Place]], None],
     ) -> None:
@@ -119,7 +119,7 @@ class PoolRunner:
         else:
             act()
 
-    def _run(self, verb: Verb[T], way: _Way) -> Awaitable[T]:
+    def _run(self, verb: Verb[T], way: _VerbWay) -> Awaitable[T]:
         transaction = self._entered()
         return self._repeat(verb, way) if transaction is None else self._joined(transaction, verb)
 
@@ -138,7 +138,7 @@ class PoolRunner:
                     raise translate(error, self._where, broken=False) from error
         raise AssertionError
 
-    async def _repeat(self, verb: Verb[T], way: _Way) -> T:
+    async def _repeat(self, verb: Verb[T], way: _VerbWay) -> T:
         for number in range(1, _ATTEMPTS + 1):
             try:
                 return await self._alone(verb, way)
@@ -151,7 +151,7 @@ class PoolRunner:
             await asyncio.sleep(_PAUSE * number * random.random())  # noqa: S311 - jitter, not a secret
         raise AssertionError
 
-    async def _alone(self, verb: Verb[T], way: _Way) -> T:
+    async def _alone(self, verb: Verb[T], way: _VerbWay) -> T:
         pool = self._pools.here
         connection = await pool.take()
         ready = Ready()
@@ -224,4 +224,4 @@ def _waiting(connection: VerbConnection, seconds: int) -> list[str]:
 
 def runs_alone(runner: Runner) -> bool:
     """Return whether the next verb of a runner has a transaction of its own."""
-    return isinstance(runner, PoolRunner) and not runner.joins
+    return isinstance(runner, MysqlPoolRunner) and not runner.joins

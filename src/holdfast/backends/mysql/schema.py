@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from holdfast.backends.mysql.location import MysqlLocation
-from holdfast.backends.mysql.runners import PoolRunner
+from holdfast.backends.mysql.runners import MysqlPoolRunner
 from holdfast.backends.mysql.statements import TABLE_OPTIONS, TEMPLATES
 from holdfast.backends.sql.files import migrations
 from holdfast.backends.sql.schema import SqlSchema, Upgrade
@@ -29,7 +29,7 @@ class MysqlSchema(SqlSchema):
 
     role = "a user that may create tables"
 
-    def __init__(self, runner: PoolRunner, location: MysqlLocation) -> None:
+    def __init__(self, runner: MysqlPoolRunner, location: MysqlLocation) -> None:
         where = f"{location.url}: the tables holdfast_… in the database {location.database}"
         super().__init__(runner, MIGRATIONS, where, installs=location.install == "auto")
         self._location = location

@@ -142,7 +142,7 @@ def _parse(sql: str) -> _Statement:
     return _Statement(tuple(_cut(part.strip()) for part in plain.split(";")), insert)
 
 
-class Statements:
+class MysqlStatements:
     """The statements with a clock put in: that of the server, or a given one."""
 
     def __init__(self, clock: Callable[[], int] | None) -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.backends.mysql.error_map import LOCK_WAIT, code_of
-from holdfast.backends.mysql.runners import PoolRunner, runs_alone
+from holdfast.backends.mysql.runners import MysqlPoolRunner, runs_alone
 from holdfast.backends.mysql.verbs import append as appending
 from holdfast.backends.mysql.verbs.fetch import fetch
 from holdfast.backends.sql.category_cache import Categories
@@ -84,7 +84,7 @@ class MysqlAllocations(SqlAllocations):
     their transaction.
     """
 
-    def __init__(self, runner: PoolRunner) -> None:
+    def __init__(self, runner: MysqlPoolRunner) -> None:
         super().__init__(runner, runner.once)
         self._pool = runner
 

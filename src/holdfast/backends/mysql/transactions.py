@@ -9,7 +9,7 @@ from functools import partial
 from typing import cast
 
 from holdfast.backends.mysql.handler_transaction import MysqlAsyncTransaction, MysqlBlockingTransaction, MysqlPlace
-from holdfast.backends.mysql.handlers_connection import HandlersBlockingConnection, HandlersConnection
+from holdfast.backends.mysql.handlers_connection import MysqlHandlersBlockingConnection, MysqlHandlersConnection
 from holdfast.backends.mysql.pool import MysqlBlockingPool, MysqlPools
 from holdfast.model.isolation import Isolation
 from holdfast.store.fences import HandlersTransactions
@@ -30,7 +30,7 @@ class MysqlTransactions(HandlersTransactions):
         self, fence: FenceCheck, limit: timedelta, isolation: Isolation
     ) -> AsyncGenerator[MysqlAsyncTransaction]:
         async with self._pools.here.connection() as connection:
-            own = cast("HandlersConnection", connection)
+            own = cast("MysqlHandlersConnection", connection)
             async with Opened(partial(MysqlAsyncTransaction, own, self._place, fence, limit, isolation)) as transaction:
                 yield transaction
 
@@ -39,7 +39,7 @@ class MysqlTransactions(HandlersTransactions):
         self, fence: FenceCheck, limit: timedelta, isolation: Isolation
     ) -> Generator[MysqlBlockingTransaction]:
         with self._blocking.connection() as connection:
-            own = cast("HandlersBlockingConnection", connection)
+            own = cast("MysqlHandlersBlockingConnection", connection)
             with opened_blocking(
                 partial(MysqlBlockingTransaction, own, self._place, fence, limit, isolation)
             ) as transaction:

@@ -160,6 +160,11 @@ select get_lock(concat('holdfast ', left(sha2(database(), 256), 40)), 20);
 -- name: migration_unlock
 select release_lock(concat('holdfast ', left(sha2(database(), 256), 40)));
 
+-- name: server_look
+select version(), @@version_comment, (
+    select count(*) from information_schema.engines where engine = 'InnoDB' and support in ('YES', 'DEFAULT')
+), @@autocommit;
+
 -- name: server_facts
 select 'version' as fact, version() as value
 union all select 'version_comment', @@version_comment

@@ -18,7 +18,7 @@ from holdfast.backends.mysql.driver import Result, drop
 from holdfast.backends.mysql.error_map import DriverError, translate
 from holdfast.backends.mysql.execute import Session, drive_blocking
 from holdfast.backends.mysql.location import MysqlLocation
-from holdfast.backends.mysql.statements import Statements
+from holdfast.backends.mysql.statements import MysqlStatements
 from holdfast.backends.mysql.using import drivers
 from holdfast.backends.sql.steps import row
 from holdfast.backends.sql.using.callers import Callers
@@ -46,25 +46,25 @@ _RECOGNISERS = (
 )
 
 
-class StoreIdentity(NamedTuple):
+class TablesIdentity(NamedTuple):
     """What a session sees: the database, and the number of the installation in it."""
 
     database: str | None
     installation: str | None
 
 
-def _look() -> Steps[StoreIdentity]:
-    return StoreIdentity(*(yield from row("identify")))
+def _look() -> Steps[TablesIdentity]:
+    return TablesIdentity(*(yield from row("identify")))
 
 
 class MysqlCallers(Callers):
     """The connections that callers pass, of any kind."""
 
-    def __init__(self, location: MysqlLocation, statements: Statements) -> None:
+    def __init__(self, location: MysqlLocation, statements: MysqlStatements) -> None:
         super().__init__(_KINDS, _RECOGNISERS)
         self._location = location
         self._statements = statements
-        self._ours: StoreIdentity | None = None
+        self._ours: TablesIdentity | None = None
         self._lock = threading.Lock()
         self._known: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
         """The connections that lead to our tables, each with what goes before every statement."""
@@ -90,7 +90,7 @@ class MysqlCallers(Callers):
         with self._lock:
             return self._known.get(raw)
 
-    def _remember(self, raw: Any, found: StoreIdentity, checks: Any) -> str:
+    def _remember(self, raw: Any, found: TablesIdentity, checks: Any) -> str:
         """Return what goes before every statement; raise `ConfigError` unless a connection leads to our tables."""
         if found != self._ours:
             self._ours = self._ask()
@@ -105,7 +105,7 @@ class MysqlCallers(Callers):
             self._known[raw] = prefix = drivers.WITHOUT_SNAPSHOT_CHECKS if is_checked else ""
         return prefix
 
-    def _ask(self) -> StoreIdentity:
+    def _ask(self) -> TablesIdentity:
         connection = connect_blocking(self._location)
         try:
             return drive_blocking(connection, Session(self._statements), _look(), Ready())
@@ -160,7 +160,7 @@ class MysqlCallers(Callers):
 class _CallersSession(Session):
     """Texts leave their places to the driver."""
 
-    def __init__(self, statements: Statements, prefix: str) -> None:
+    def __init__(self, statements: MysqlStatements, prefix: str) -> None:
         super().__init__(statements)
         self._prefix = prefix
         self._texts: list[str] = []

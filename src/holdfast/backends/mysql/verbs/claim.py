@@ -42,7 +42,7 @@ class Lane(NamedTuple):
     is_limited: bool
 
 
-class _Locked(NamedTuple):
+class _LockedReady(NamedTuple):
     """A row of ready that this transaction has locked."""
 
     turn: int
@@ -55,7 +55,7 @@ class _Locked(NamedTuple):
     lost: int
 
 
-class Taken(NamedTuple):
+class TakenFront(NamedTuple):
     """What a claim has leased, the place of the last job of each lane, and the lanes that it may claim from."""
 
     claim: Claim
@@ -110,29 +110,29 @@ def _floor(lane_id: int, floors: Mapping[int, Place]) -> dict[str, object]:
     return {"lane_id": lane_id, "turn": turn, "seq": seq}
 
 
-def claim(request: ClaimRequest, floors: Mapping[int, Place], *, guessed: Lane | None = None) -> Steps[Taken]:
+def claim(request: ClaimRequest, floors: Mapping[int, Place], *, guessed: Lane | None = None) -> Steps[TakenFront]:
     """Claim the first jobs by turn and seq over all lanes, from their floors on; one fence for all of them.
 
     `guessed`: the only lane, as far as the last claim knows.
     """
-    locked: Sequence[_Locked] = ()
+    locked: Sequence[_LockedReady] = ()
     if guessed is None:
         lanes = yield lanes_of(request)
     else:
         lanes, locked = yield from together(lanes_of(request), _lock(guessed.lane_id, floors, request.limit))
     if not lanes or any(lane.is_limited for lane in lanes):
-        return Taken(Claim([]), {}, lanes)
+        return TakenFront(Claim([]), {}, lanes)
     if lanes != [guessed]:
         locked = yield from _lock_shares((yield from fronts(request, lanes, floors)), floors)
     taken, last = yield from _lease(request, locked, lanes, commits=True)
-    return Taken(taken, last, lanes)
+    return TakenFront(taken, last, lanes)
 
 
 def _lock(lane_id: int, floors: Mapping[int, Place], limit: int) -> Ask:
-    return Ask("lock_front", {**_floor(lane_id, floors), "limit": limit}, _Locked)
+    return Ask("lock_front", {**_floor(lane_id, floors), "limit": limit}, _LockedReady)
 
 
-def _lock_shares(shares: Mapping[int, int], floors: Mapping[int, Place]) -> Steps[list[_Locked]]:
+def _lock_shares(shares: Mapping[int, int], floors: Mapping[int, Place]) -> Steps[list[_LockedReady]]:
     if not shares:
         return []
     found = yield from together(*(_lock(lane_id, floors, share) for lane_id, share in sorted(shares.items())))
@@ -140,7 +140,7 @@ def _lock_shares(shares: Mapping[int, int], floors: Mapping[int, Place]) -> Step
 
 
 def _lease(
-    request: ClaimRequest, locked: Sequence[_Locked], lanes: Sequence[Lane], *, commits: bool
+    request: ClaimRequest, locked: Sequence[_LockedReady], lanes: Sequence[Lane], *, commits: bool
 ) -> Steps[tuple[Claim, dict[int, Place]]]:
     """Move locked rows to running, under a new fence; return the jobs, in order."""
     kept = _within(locked, request.max_bytes)
@@ -151,7 +151,7 @@ def _lease(
         "span": span_micros(request.lease),
         "isolates": request.isolates,
     }
-    by_lane: defaultdict[int, list[_Locked]] = defaultdict(list)
+    by_lane: defaultdict[int, list[_LockedReady]] = defaultdict(list)
     for row in kept:
         by_lane[row.lane_id].append(row)
     asks = [Ask("take_fence", {})]
@@ -166,7 +166,7 @@ def _lease(
     return Claim(jobs, is_cut=len(kept) < len(locked)), last
 
 
-def _within(locked: Sequence[_Locked], max_bytes: int) -> Sequence[_Locked]:
+def _within(locked: Sequence[_LockedReady], max_bytes: int) -> Sequence[_LockedReady]:
     """Return the first rows whose payloads fit, at least one; the others are free again at the commit."""
     size = 0
     for number, row in enumerate(locked):
@@ -176,7 +176,7 @@ def _within(locked: Sequence[_Locked], max_bytes: int) -> Sequence[_Locked]:
     return locked
 
 
-def _moves(lane_id: int, locked: Sequence[_Locked], holder: Mapping[str, object]) -> Iterator[Ask]:
+def _moves(lane_id: int, locked: Sequence[_LockedReady], holder: Mapping[str, object]) -> Iterator[Ask]:
     turns: defaultdict[int, list[int]] = defaultdict(list)
     for row in locked:
         turns[row.turn].append(row.seq)
@@ -193,7 +193,7 @@ def _moves(lane_id: int, locked: Sequence[_Locked], holder: Mapping[str, object]
     yield Ask("leave_front_listed", places)
 
 
-def _job(row: _Locked, names: tuple[str, str], body: Sequence[Any]) -> LeasedJob:
+def _job(row: _LockedReady, names: tuple[str, str], body: Sequence[Any]) -> LeasedJob:
     job_id, payload, headers, priority, max_attempts, timeout, enqueued_at, order_key, fence = body
     return LeasedJob(
         job_id,

@@ -19,7 +19,7 @@ from holdfast.store.steps import Steps
 from holdfast.store.values import Finish
 
 
-class _Held(NamedTuple):
+class _HeldLease(NamedTuple):
     """A locked lease."""
 
     seq: int
@@ -64,7 +64,7 @@ def complete_all(finishes: Sequence[Finish]) -> Steps[CompletedRows]:
     wanted: dict[Key, Finish] = {(item.lease.seq, item.lease.fence): item for item in reversed(finishes)}
     ordered = sorted(wanted)
     seqs, fences = Numbers(seq for seq, _ in ordered), Numbers(fence for _, fence in ordered)
-    found = yield from records(_Held, "held_among", seqs=seqs, fences=fences)
+    found = yield from records(_HeldLease, "held_among", seqs=seqs, fences=fences)
     held = [row for row in found if (row.seq, row.fence) in wanted]
     if held:
         yield from together(*_writes(held, wanted))
@@ -72,7 +72,7 @@ def complete_all(finishes: Sequence[Finish]) -> Steps[CompletedRows]:
     return CompletedRows(refused, [row.seq for row in held if row.followed])
 
 
-def _writes(held: Sequence[_Held], wanted: dict[Key, Finish]) -> Sequence[Each]:
+def _writes(held: Sequence[_HeldLease], wanted: dict[Key, Finish]) -> Sequence[Each]:
     completed: list[dict[str, object]] = []
     lots: defaultdict[int, list[int]] = defaultdict(list)
     for row in held:
