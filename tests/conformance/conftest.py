@@ -25,7 +25,7 @@ STORES = ["reference", "sqlite", "sqlite-memory", "postgres", "mysql"]
 
 
 # On MySQL the others are slow tests: it takes most of the shared code from the two other dialects.
-QUICK_ON_MYSQL = {"test_claim", "test_enqueue", "test_fencing", "test_finish", "test_transactions", "test_commit"}
+QUICK_ON_MYSQL = {"test_claim", "test_fencing"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
