@@ -38,9 +38,16 @@ $(CORE): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
-demo: $(CORE) ## 100,000 jobs on SQLite, with consumers killed on the way, and a verdict
+# On another store: make demo URL=redis://localhost/0, or STORE=redis on a throw-away server.
+ifneq ($(origin URL),command line)
+URL := sqlite:///build/demo.db
+endif
+THROW_AWAY := $(BIN)/python -m holdfast.testing.redis_server
+
+demo: $(if $(STORE)$(filter-out sqlite:%,$(URL)),$(STAMP),$(CORE)) ## 100,000 jobs on SQLite (URL=…, STORE=redis), with workers killed on the way, and a verdict
 	@mkdir -p build
-	@$(BIN)/holdfast demo --url sqlite:///build/demo.db
+	@$(if $(STORE),$(if $(filter redis valkey,$(STORE)),$(THROW_AWAY) $(BIN)/holdfast demo, \
+	  echo "STORE=$(STORE): a throw-away server can be redis; name others by URL=" >&2; exit 2),$(BIN)/holdfast demo --url '$(URL)')
 
 test: setup ## the suite, with a short torture of each store, without the slow tests
 	@$(BIN)/pytest -m "not slow and not torture" -n 3 --dist worksteal -q  # many of them wait: three fill two cores
@@ -71,11 +78,12 @@ pictures: setup ## take the picture of the demo again, and pictures of every com
 bench: setup ## benchmarks, as ratios to hand-written loops
 	@$(BIN)/python -m benchmarks
 
-torture: setup ## kill, freeze and cut off real workers for ten minutes on SQLite, and on a throw-away PostgreSQL
+torture: setup ## kill, freeze and cut off real workers for ten minutes on SQLite, on a throw-away PostgreSQL and on Redis
 	@mkdir -p build
 	@bad=0; \
 	  $(BIN)/holdfast torture --profile standard --url sqlite:///build/torture.db --report build/torture-sqlite.json || bad=1; \
 	  $(BIN)/holdfast torture --profile standard --server postgresql --report build/torture-postgresql.json || bad=1; \
+	  $(BIN)/holdfast torture --profile standard --server redis --report build/torture-redis.json || bad=1; \
 	  exit $$bad
 
 clean: ## remove the environment, caches and build results

@@ -23,7 +23,7 @@ import msgspec
 from benchmarks.bench import Bench
 from benchmarks.raw.common import TARGET
 from benchmarks.record import Peer, Record
-from benchmarks.scenarios import drain, enqueue
+from benchmarks.scenarios import drain, enqueue, latency
 
 _DRIVERS = Path(__file__).parent / "peers"
 _INSTALL_PATIENCE = 600.0
@@ -34,6 +34,7 @@ MEASURES: Mapping[str, tuple[str, Callable[[Bench], float]]] = {
     "enqueue.bulk": ("bulk", enqueue.bulk_rate),
     "enqueue.one": ("one", enqueue.one_rate),
     "drain.one": ("drain", drain.rate),
+    "latency": ("latency", latency.p50),
 }
 """By the name of our figure: what a driver is asked for, and how our own rate is measured beside it."""
 
@@ -50,6 +51,7 @@ class Rival(msgspec.Struct, frozen=True):
     driver: str
     offers: tuple[tuple[str, ...], ...]
     most: int = 100_000  # slow ones are given fewer jobs, so that a run comes to an end
+    asked: tuple[str, ...] = ("bulk", "one", "drain")
 
     @property
     def is_node(self) -> bool:
@@ -62,6 +64,10 @@ RIVALS = (
     Rival("pg-boss", "postgresql", "pg_boss.mjs", (("pg-boss@12", "pg"), ("pg-boss@12.35", "pg"))),
     Rival("pgqueuer", "postgresql", "with_pgqueuer.py", (("pgqueuer[asyncpg]", "uvloop"),)),
     Rival("awa-pg", "postgresql", "with_awa.py", (("awa-pg", "asyncpg"),), _FEW),
+    Rival("bullmq", "redis", "bullmq.mjs", (("bullmq", "ioredis"),), asked=("bulk", "one", "drain", "latency")),
+    Rival("dramatiq", "redis", "with_dramatiq.py", (("dramatiq[redis]",),), _FEW),
+    Rival("taskiq", "redis", "with_taskiq.py", (("taskiq", "taskiq-redis"),), _FEW),
+    Rival("celery", "redis", "with_celery.py", (("celery[redis]",),), _FEW),
     Rival("procrastinate", "postgresql", "with_procrastinate.py", (("procrastinate", "psycopg[binary,pool]"),), _FEW),
 )
 
@@ -168,7 +174,7 @@ def _output(command: Sequence[str], *, more: Mapping[str, str] | None = None, pa
 
 
 def measure(bench: Bench, installed: Installed, what: str, count: int) -> float:
-    """Let a driver do `count` jobs in a database of its own; return jobs a second."""
+    """Let a driver do `count` jobs in a database of its own; return jobs a second, or the median latency in ms."""
     with bench.store.foreign() as target:
         out = _output([*installed.command, what, str(count)], more={TARGET: target}, patience=_PATIENCE)
     try:
@@ -179,7 +185,7 @@ def measure(bench: Bench, installed: Installed, what: str, count: int) -> float:
     if told.done != count:
         message = f"{what}: {told.done} of {count} jobs are done by its database"
         raise PeerError(message)
-    return count / told.seconds
+    return 1000 * told.seconds if what == "latency" else count / told.seconds
 
 
 def compare(
@@ -203,7 +209,7 @@ def compare(
             installed = install(rival)
             version = installed.version
             for name in names:
-                if name in measures:
+                if name in measures and measures[name][0] in rival.asked:
                     tell(f"{rival.name}: {name}")
                     records.append(_side_by_side(bench, rival, installed, name, *measures[name]))
         except PeerError as error:
@@ -216,10 +222,11 @@ def compare(
 def _side_by_side(
     bench: Bench, rival: Rival, installed: Installed, name: str, what: str, ours: Callable[[Bench], float]
 ) -> Record:
-    count = bench.sizes.single if what == "one" else min(bench.sizes.jobs, rival.most)
+    few = {"one": bench.sizes.single, "latency": bench.sizes.latency}
+    count = few.get(what) or min(bench.sizes.jobs, rival.most)
     return bench.compare(
         f"{name}.peer.{rival.name}",
         lambda: ours(bench),
         lambda: measure(bench, installed, what, count),
-        unit="jobs/s",
+        unit="ms" if what == "latency" else "jobs/s",
     )

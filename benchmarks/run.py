@@ -13,7 +13,7 @@ import msgspec
 from benchmarks import rivals
 from benchmarks.bench import Bench, Sizes, Wrong
 from benchmarks.record import Peer, Record, Report, machine, report
-from benchmarks.scenarios import SCENARIOS, chosen
+from benchmarks.scenarios import LACKS, SCENARIOS, chosen
 from benchmarks.stores import UnknownStoreError, UnreachableError, store_of
 from benchmarks.table import aim_of
 
@@ -63,7 +63,8 @@ def run(plan: Plan, tell: Callable[[str], None]) -> Report:
 
 def _run(plan: Plan, tell: Callable[[str], None]) -> Report:
     store = store_of(plan.url)
-    scenarios = chosen(plan.only)
+    lacks = LACKS.get(store.name, ())
+    scenarios = {name: scenario for name, scenario in chosen(plan.only).items() if not name.startswith(lacks)}
     if not scenarios:
         message = f"no scenario begins with {', '.join(plan.only)}: there are {', '.join(SCENARIOS)}"
         raise UnknownScenarioError(message)

@@ -1,7 +1,7 @@
 """Fresh databases for a benchmark, and what is in them afterwards, read with the driver alone.
 
 A store is named by a URL, but the data behind the URL is never touched: SQLite files are made beside the one that it
-names, and on PostgreSQL a schema with a name of its own. Both are removed at the end.
+names, on PostgreSQL a schema and on Redis a store with a name of its own. All are removed at the end.
 """
 
 from __future__ import annotations
@@ -213,7 +213,17 @@ def store_of(url: str | None) -> Store:
             message = f"benchmarks on PostgreSQL need psycopg: pip install 'holdfast[postgres]' ({error})"
             raise UnknownStoreError(message) from None
         return PostgresStore(url)
-    message = f"benchmarks know sqlite:///some/where/bench.db and postgresql://user@host/database, not {parts.scheme}:"
+    if parts.scheme in {"redis", "rediss", "valkey", "valkeys"}:
+        try:
+            from benchmarks.redis_store import RedisStore
+        except ImportError as error:
+            message = f"benchmarks on Redis need redis-py: pip install 'holdfast[redis]' ({error})"
+            raise UnknownStoreError(message) from None
+        return RedisStore(url)
+    message = (
+        "benchmarks know sqlite:///some/where/bench.db, postgresql://user@host/database and redis://host/0, "
+        f"not {parts.scheme}:"
+    )
     raise UnknownStoreError(message)
 
 

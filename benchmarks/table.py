@@ -21,12 +21,14 @@ AT_LEAST = {
         "effects.single10": 0.8,
         "effects.single32": 0.8,
     },
+    "redis": {"drain.one": 0.5, "drain.one.peer.bullmq": 3.0, "enqueue.bulk.peer.bullmq": 3.0},
 }
 """By store: the ratio that a figure is to reach."""
 
 AT_MOST = {
     "sqlite": {},
     "postgresql": {"latency.p50": 2.0, "latency.p99": 3.0},
+    "redis": {"latency.peer.bullmq": 1.0},
 }
 """By store: the ratio that a figure is to stay under."""
 

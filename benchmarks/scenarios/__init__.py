@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from benchmarks.bench import Bench
 from benchmarks.record import Record
-from benchmarks.scenarios import depth, drain, effects, enqueue, held, latency, memory, streams
+from benchmarks.scenarios import depth, drain, effects, enqueue, held, latency, memory, streams, waiting
 
 Scenario = Callable[[Bench], list[Record]]
 
@@ -26,6 +26,7 @@ SCENARIOS: dict[str, Scenario] = {
     "latency": latency.latency,
     "claim.depth": depth.depth,
     "memory.drain": memory.drain,
+    "memory.waiting": waiting.waiting,
     "effects.batch100": effects.batch100,
     "effects.single10": effects.single10,
     "effects.single32": effects.single32,
@@ -37,6 +38,9 @@ SCENARIOS: dict[str, Scenario] = {
 
 LONG = frozenset({"drain.held.long", "streams.depth"})
 """Left out unless they are named in full."""
+
+LACKS = {"redis": ("drain.held", "effects.", "append.", "consume.", "streams.")}
+"""By store: the begins of names of what it lacks: snapshots, transactions, streams."""
 
 
 def chosen(only: tuple[str, ...]) -> dict[str, Scenario]:

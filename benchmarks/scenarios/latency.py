@@ -80,6 +80,11 @@ def _raw(bench: Bench) -> tuple[float, float]:
         return _percentiles(returns, [(number, began) for number, began in told["starts"]])
 
 
+def p50(bench: Bench) -> float:
+    """Return our own median in ms."""
+    return _ours(bench)[0]
+
+
 def latency(bench: Bench) -> list[Record]:
     """Both percentiles of the same runs."""
     ours: list[tuple[float, float]] = []

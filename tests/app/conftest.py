@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.servers.postgres_schemas import clean_schema
+from tests.servers.redis import own_store
 
 from holdfast import App
 from holdfast.app.open import open_backend
@@ -49,14 +50,18 @@ async def file_app(tmp_path: Path) -> AsyncIterator[App]:
     app.portal.close()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "valkey", pytest.param("redis", marks=pytest.mark.slow)])
 def each_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A store of each kind, with its tables."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'jobs.db'}?{RELAXED}"
-        return
-    with clean_schema() as url:
-        yield url
+    match request.param:
+        case "sqlite":
+            yield f"sqlite:///{tmp_path / 'jobs.db'}?{RELAXED}"
+        case "postgres":
+            with clean_schema() as url:
+                yield url
+        case flavour:
+            with own_store(flavour) as url:
+                yield url
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from tests.app.capability import needs
 
 from holdfast import App, ConfigError, JobNotFound, JobState
 from holdfast.model.ids import new_id
@@ -67,6 +68,7 @@ async def test_what_is_no_job_id_is_a_job_that_is_not_there(app: App, send, text
 
 
 async def test_to_ask_for_what_is_no_job_id_does_not_harm_the_transaction_around_it(app: App, send):
+    needs(app, "join transactions")
     await send.enqueue(n=1)
     (held,) = await app.claim("mail")
     ctx = held.context()
@@ -93,6 +95,7 @@ async def test_a_job_of_the_first_or_the_last_instant_of_all_is_listed_and_shown
 
 
 async def test_the_largest_limit_is_one_that_every_call_can_take(app: App, send):
+    needs(app, "keep streams")
     await send.enqueue(n=1)
     await app.append("orders", stream="a", name="placed")
 

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
+from tests.app.capability import needs
 from tests.app.stream_work import QUICK as TIMING
 from tests.app.stream_work import append, drained, eventually, running
 from tests.app.work import QUICK, run_all
@@ -239,6 +240,7 @@ async def test_a_worker_of_a_subclass_has_middleware_around_its_process(app: App
 
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_middleware_runs_around_the_handlers_of_consumers(on_each_store: App, is_async):
+    needs(on_each_store, "keep streams")
     app = on_each_store
     steps: list[str] = []
 

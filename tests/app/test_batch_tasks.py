@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from tests.app.capability import needs
 from tests.app.work import ended, run_all, working
 
 from holdfast import App, BatchContext, Call, ConfigError, JobHandle, JobState, LeaseLost
@@ -21,6 +22,7 @@ DONE, FAILED = JobState.COMPLETED, JobState.FAILED
 async def shop(each_url: str) -> AsyncIterator[App]:
     """An app with a table for effects, on each store."""
     app = App(each_url)
+    needs(app, "join transactions")
 
     @app.task(batch=1)
     async def prepare(ctx: BatchContext, calls: list[Call[int]]) -> None:
@@ -86,6 +88,7 @@ async def test_effects_results_and_completions_of_a_batch_commit_together(shop: 
 
 
 async def test_a_plain_function_runs_its_batch_in_a_thread(shop: App):
+
     @shop.task(batch=10)
     def charge(ctx: BatchContext, calls: list[Call[int]]) -> None:
         with ctx.sync.transaction() as connection:
@@ -99,6 +102,7 @@ async def test_a_plain_function_runs_its_batch_in_a_thread(shop: App):
 
 
 async def test_each_call_may_end_in_its_own_way_within_the_transaction(shop: App):
+
     @shop.task(batch=10, linger=0.2)
     async def charge(ctx: BatchContext, calls: list[Call[int]]) -> None:
         async with ctx.transaction() as connection:

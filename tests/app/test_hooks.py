@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
+from tests.app.capability import needs
 from tests.app.stream_work import QUICK as TIMING
 from tests.app.stream_work import append, drained, eventually, running
 from tests.app.work import LIMIT, run_all
@@ -143,6 +144,8 @@ async def test_the_log_names_the_place_in_user_code_where_a_job_failed(app: App,
 
 
 async def test_an_effect_in_a_transaction_is_a_completed_end(on_each_store: App):
+    needs(on_each_store, "join transactions")
+
     @on_each_store.task
     async def charge(ctx: Context) -> None:
         async with ctx.transaction():
@@ -345,6 +348,7 @@ async def test_a_worker_in_a_block_is_reported_from_start_to_end(app: App):
 
 
 async def test_the_handling_of_events_and_the_moves_of_partitions_are_reported(on_each_store: App):
+    needs(on_each_store, "keep streams")
     app = on_each_store
     seen: list[HandlingStart | HandlingEnd] = []
     moves: list[PartitionMove] = []

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.app.capability import needs
 from tests.app.conftest import RELAXED
 from tests.app.work import LIMIT, run_all, working
 
@@ -229,6 +230,8 @@ async def test_an_error_of_the_store_is_raised_by_every_wait_and_the_next_wait_b
 async def test_the_end_of_a_job_in_another_process_is_notified_of(
     app: App, url: str, tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
 ):
+    if task == "nap_in_transaction":
+        needs(app, "join transactions")
     monkeypatch.setattr(job_waits, "_POLL_EVERY", 600.0)
 
     @app.task(name=task)
@@ -309,6 +312,7 @@ async def test_ends_are_seen_again_after_the_app_was_closed(app: App):
 
 
 async def test_a_job_of_the_own_transaction_can_be_looked_at_inside_it(app: App):
+    needs(app, "join transactions")
     seen: list[str] = []
 
     @app.task

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import App, ConfigError, Context, TaskNotFound
+from holdfast.backends.redis.schedule_rows import RedisScheduleRows
 from holdfast.backends.sql.schedule_rows import SqlScheduleRows
 from holdfast.errors import ArgumentsError, ScheduleNotFound, StoreUnavailable
 from holdfast.model.job import JobState
@@ -150,15 +151,16 @@ async def test_a_firing_that_ends_halfway_leaves_nothing(each_url: str, monkeypa
         due = (await app.schedules.show("tidy")).next_at
         assert due is not None
         await asyncio.sleep(max(0.0, (due - datetime.now(UTC)).total_seconds()) + 0.05)
-        write = SqlScheduleRows.write
+        kind: Any = SqlScheduleRows if each_url.startswith(("sqlite", "postgres")) else RedisScheduleRows
+        write = kind.write
 
-        def broken(rows: SqlScheduleRows, changes: Sequence[ScheduleChange]) -> Generator[Any, Any, Any]:
+        def broken(rows: Any, changes: Sequence[ScheduleChange]) -> Generator[Any, Any, Any]:
             if fails == "after it":
                 yield from write(rows, changes)
             raise StoreUnavailable(fails)
 
         with monkeypatch.context() as patched:
-            patched.setattr(SqlScheduleRows, "write", broken)
+            patched.setattr(kind, "write", broken)
             with pytest.raises(StoreUnavailable):
                 await app.backend.schedules.fire(["tidy"], [], 100)
         view = await app.schedules.show("tidy")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.app.capability import needs
 from tests.app.work import run_all
 
 from holdfast import App, ConfigError, Context, JobState, UniqueConflict
@@ -128,6 +129,7 @@ async def test_a_period_is_given_as_a_number_or_a_timedelta(app: App, greet) -> 
 
 
 async def test_inside_the_transaction_of_a_handler_a_rollback_frees_the_key(on_each_store: App) -> None:
+    needs(on_each_store, "join transactions")
     app = on_each_store
     seen: list[bool] = []
 

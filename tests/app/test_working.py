@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.app.capability import needs
 from tests.app.stream_work import QUICK as QUICK_TIMING
 from tests.app.stream_work import append, drained, eventually
 from tests.app.work import LIMIT, QUICK, ended
@@ -65,6 +66,7 @@ async def test_the_jobs_of_a_producer_are_run_beside_it_and_start_and_end_are_lo
 
 
 async def test_the_consumers_of_the_app_run_too(app: App):
+    needs(app, "keep streams")
     seen: list[int] = []
 
     @app.consumer("billing", category="orders")

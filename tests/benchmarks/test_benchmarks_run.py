@@ -32,6 +32,7 @@ RECORDS = {
     "latency": ["latency.p50", "latency.p99"],
     "claim.depth": ["claim.depth.ready", "claim.depth.unknown_task", "claim.depth.paused_queue"],
     "memory.drain": ["memory.drain"],
+    "memory.waiting": [],
     "effects.batch100": ["effects.batch100"],
     "effects.single10": ["effects.single10"],
     "effects.single32": ["effects.single32"],

@@ -14,6 +14,7 @@ from psycopg import sql
 from tests.servers import mysql
 from tests.servers.postgres import parts_of
 from tests.servers.postgres_schemas import clean_schema
+from tests.servers.redis import own_store
 
 from holdfast.store.backend import Backend
 from holdfast.testing.clock import ManualClock
@@ -21,7 +22,10 @@ from holdfast.testing.conformance.base import EffectTable, MakeBackend, a_job, c
 from holdfast.testing.reference import Reference, ReferenceBackend
 from holdfast.testing.stores import open_store
 
-STORES = ["reference", "sqlite", "sqlite-memory", "postgres", "mysql"]
+STORES = [
+    *("reference", "sqlite", "sqlite-memory", "postgres", "mysql", "valkey"),
+    pytest.param("redis", marks=pytest.mark.slow),
+]
 
 
 # On MySQL the others are slow tests: it takes most of the shared code from the two other dialects.
@@ -166,16 +170,19 @@ def path(store: str, tmp_path: Path) -> Path | None:
 
 @pytest.fixture
 def url(store: str, path: Path | None) -> Iterator[str]:
-    if store == "mysql":
-        with mysql.clean_database() as url:
-            yield url
-        return
-    if store != "postgres":
-        # No test here crashes the machine, and syncing would take most of the time.
-        yield "sqlite://" if path is None else f"sqlite:///{path}?synchronous=normal"
-        return
-    with clean_schema() as url:
-        yield url
+    match store:
+        case "postgres":
+            with clean_schema() as url:
+                yield url
+        case "valkey" | "redis":
+            with own_store(store) as url:
+                yield url
+        case "mysql":
+            with mysql.clean_database() as url:
+                yield url
+        case _:
+            # No test here crashes the machine, and syncing would take most of the time.
+            yield "sqlite://" if path is None else f"sqlite:///{path}?synchronous=normal"
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from tests.servers.missing import give_up
 from tests.servers.postgres import NoServerError, server_url
 from tests.system.harness import eventually
 
-from holdfast.torture.proxy import COMMIT, Proxy, When
+from holdfast.torture.proxy import Proxy, When
+from holdfast.torture.wire import COMMIT
 
 SOON = 15.0  # seconds: a silent line is given up after two here, then come back-offs of up to five
 CLAIM = r"lanes as materialized"

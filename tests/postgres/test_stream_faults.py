@@ -17,7 +17,8 @@ from tests.system.harness import Gate, eventually
 from tests.system.stores import PostgresStore
 from tests.system.stream_nodes import Cluster, cluster_on
 
-from holdfast.torture.proxy import COMMIT, Proxy, When
+from holdfast.torture.proxy import Proxy, When
+from holdfast.torture.wire import COMMIT
 
 SLOW = pytest.mark.slow
 TERMINATE = f"select pg_terminate_backend(pid, 5000) {SESSIONS_OF_WORKERS}"

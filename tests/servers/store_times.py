@@ -15,9 +15,17 @@ NO_STORE = "no store"
 _PARAMETERS = {
     "sqlite": ("sqlite", "sqlite-memory"),
     "postgresql": ("postgres", "postgresql"),
+    "valkey": ("valkey",),
+    "redis": ("redis",),
     "reference model": ("reference",),
 }
-_PLACES = {"sqlite": "sqlite", "postgres": "postgresql", "interleavings": "postgresql", "app": "sqlite"}
+_PLACES = {
+    "sqlite": "sqlite",
+    "postgres": "postgresql",
+    "redis": "valkey",
+    "interleavings": "postgresql",
+    "app": "sqlite",
+}
 
 
 def store_of(nodeid: str) -> str:

@@ -6,14 +6,20 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.stateful import invariant, run_state_machine_as_test
+from tests.redis.whole import check_whole
 from tests.servers import mysql
 from tests.servers.postgres_schemas import InstalledSchema, return_schema, take_schema
+from tests.servers.redis import drop_store, new_store_url, server_url
 from tests.stateful.machine import StoreMachine
 from tests.stateful.schedules_machine import SchedulesMachine
 
-STORES = ["sqlite", "sqlite-memory", "postgres", "mysql"]
-EXAMPLES = {"sqlite": 20, "sqlite-memory": 5, "postgres": 8, "mysql": 4}  # `make test-slow` tries many more
+from holdfast.testing.redis_server import Flavour
+
+STORES = ["sqlite", "sqlite-memory", "postgres", "mysql", "valkey", pytest.param("redis", marks=pytest.mark.slow)]
+EXAMPLES = {"sqlite": 20, "sqlite-memory": 5, "postgres": 8, "mysql": 4, "valkey": 15, "redis": 15}
+"""How many examples are tried; `make test-slow` tries many more."""
+FLAVOURS: dict[str, Flavour] = {"valkey": "valkey", "redis": "redis"}
 
 
 def machine_for(
@@ -24,6 +30,8 @@ def machine_for(
         return _machine_for_postgres(base)
     if store == "mysql":
         return _machine_for_mysql(base)
+    if store in FLAVOURS:
+        return _machine_for_redis(FLAVOURS[store], base)
     examples = iter(range(10**9))
 
     class Machine(base):  # type: ignore[valid-type,misc]
@@ -65,6 +73,32 @@ def _machine_for_mysql(base: type[StoreMachine | SchedulesMachine]) -> type[Stor
             super().teardown()
             if self.database is not None:
                 mysql.return_database(self.database)
+
+    return Machine
+
+
+def _machine_for_redis(
+    flavour: Flavour, base: type[StoreMachine | SchedulesMachine]
+) -> type[StoreMachine | SchedulesMachine]:
+    server_url(flavour)  # skips the test where there is no server
+
+    class Machine(base):  # type: ignore[valid-type,misc]
+        store_url = ""
+        limits_keys = False
+
+        def url(self) -> str:
+            self.store_url = new_store_url(flavour)
+            return self.store_url
+
+        @invariant()
+        def the_keys_agree(self) -> None:
+            if self.store_url:
+                check_whole(self.store_url)
+
+        def teardown(self) -> None:
+            super().teardown()
+            if self.store_url:
+                drop_store(self.store_url)
 
     return Machine
 

@@ -9,7 +9,7 @@ import pytest
 from tests.servers.missing import give_up
 from tests.servers.postgres import NoServerError
 from tests.system.harness import Gate, Ledger, Workers
-from tests.system.stores import PostgresStore, SqliteStore, Store
+from tests.system.stores import PostgresStore, RedisStore, SqliteStore, Store
 
 # On a server these are tried with each change: kills, freezes, forks and a blocked event loop, each once. All others
 # are as on SQLite, only with more round trips; `make test-slow` tries them on every store.
@@ -24,18 +24,48 @@ WITH_EACH_CHANGE = (
     "both_halves_of_a_forked_process",
 )
 
+# These need no transaction, and hold on a store without them, where an effect may be repeated.
+WITHOUT_TRANSACTIONS = (
+    "killed_at_any_point_loses_no_outside_effect",
+    "killed_workers_jobs_run_again_within_a_second",
+    "blocks_the_event_loop_for_three_leases",
+    "blocked_loop_keeps_the_jobs",
+    "both_halves_of_a_forked_process",
+    "kills_its_worker_is_failed",
+    "stuck_handler_ends_with_71",
+    "stuck_job_runs_alone",
+    "sigterm_lets_the_running_job_finish",
+    "second_sigterm_gives_the_running_job_back",
+    "nothing_is_ready_retrying_or_running_anywhere",
+    "takes_over_what_a_killed_one_held",
+    "paused_and_delayed_jobs_are_left",
+    "no_key_has_two_unfinished_jobs",
+    "no_child_begins_before_its_parents",
+)
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    needing: list[pytest.Item] = []
     for item in items:  # of all folders
         _, is_system, name = item.nodeid.rpartition("tests/system/test_")
-        if is_system and "postgres" in name and not any(part in name for part in WITH_EACH_CHANGE):
+        is_on_server = "postgres" in name or "[valkey" in name
+        if is_system and is_on_server and not any(part in name for part in WITH_EACH_CHANGE):
             item.add_marker(pytest.mark.slow)
+        if is_system and "[valkey" in name and not any(part in name for part in WITHOUT_TRANSACTIONS):
+            needing.append(item)
+    config.hook.pytest_deselected(items=needing)
+    items[:] = [item for item in items if item not in needing]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "valkey"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    stores: dict[str, Callable[[], Store]] = {
+        "sqlite": lambda: SqliteStore(tmp_path / "ledger.db"),
+        "postgres": PostgresStore,
+        "valkey": RedisStore,
+    }
     try:
-        store = SqliteStore(tmp_path / "ledger.db") if request.param == "sqlite" else PostgresStore()
+        store = stores[request.param]()
     except NoServerError as error:
         give_up("PostgreSQL", str(error))
     yield store

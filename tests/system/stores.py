@@ -13,6 +13,9 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 from psycopg import Connection, sql
 from tests.servers.postgres import server_url
+from tests.servers.redis import connection_of, drop_store, new_store_url
+
+from holdfast.torture.target.redis_query import RedisQuery
 
 _MISPLACED = """
 select seq from holdfast.job full join (
@@ -57,6 +60,8 @@ class Store(Protocol):
     """Seconds; as short as the store allows on a busy machine."""
     one_writer: bool
     """Whether an open transaction keeps every other writer of the store waiting."""
+    effect_once: bool
+    """Whether effects are committed together with completions."""
 
     def effects(self) -> list[Effect]:
         """Return all effects that were committed."""
@@ -80,6 +85,7 @@ class SqliteStore:
 
     lease = 1.0
     one_writer = True
+    effect_once = True
 
     def __init__(self, path: Path) -> None:
         self.url = f"sqlite:///{path}"
@@ -118,6 +124,7 @@ class PostgresStore:
 
     lease = 1.0
     one_writer = False
+    effect_once = True
 
     def __init__(self, server: str | None = None) -> None:
         self._server = server or server_url()
@@ -152,3 +159,30 @@ class PostgresStore:
     def close(self) -> None:
         with self._connected(self._server) as connection:
             connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(self._name)))
+
+
+class RedisStore:
+    """A store of its own on the Valkey of the tests, whose effects are a list: no transaction commits them."""
+
+    lease = 1.0
+    one_writer = False
+    effect_once = False
+
+    def __init__(self) -> None:
+        self.url = new_store_url("valkey")
+        self._client: Any = connection_of(self.url)
+        self._prefix = f"{{holdfast:{self.url.partition('name=')[2]}}}:"
+
+    def effects(self) -> list[Effect]:
+        rows = self._client.lrange(f"{self._prefix}effect", 0, -1)
+        return [Effect(job_id, *map(int, rest)) for job_id, *rest in (row.decode().split() for row in rows)]
+
+    def check(self) -> None:
+        """Each job is in the set of its state, and in no other."""
+        assert RedisQuery(self._client, self._prefix.encode()).misplaced() == []
+
+    def locked(self) -> AbstractContextManager[None]:
+        raise NotImplementedError  # there is nothing to lock
+
+    def close(self) -> None:
+        drop_store(self.url)

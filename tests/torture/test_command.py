@@ -8,17 +8,21 @@ import sqlite3
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from holdfast import App
 from holdfast.cli.main import cli
+from holdfast.store.capabilities import Capabilities
 from holdfast.torture.fleet import Fleet
 from holdfast.torture.plan import MEANINGS, PROFILES, Fault, RunPlan, profile_of
 from holdfast.torture.report import CANNOT
 from holdfast.torture.target import target_of
 from holdfast.torture.target.jobs import STATES, joined
 from holdfast.torture.work.catalogue import WORKS, Drawer
+
+ABLE = Capabilities("any", "1", "full", notifies=True, joins_transactions=True, shared=True)
 
 
 def torture(*options: str) -> tuple[int, str]:
@@ -99,12 +103,21 @@ def test_the_same_seed_draws_the_same():
     plans = [RunPlan(name="smoke", profile=profile_of("smoke", one_writer=True), seed=7) for _ in range(2)]
     first, second = (plan.chance("nemesis", Fault.KILL).random() for plan in plans)
     assert first == second
-    drawn = [[Drawer(random.Random(7), 0.5, jobs=1000).draw().name for _ in range(50)] for _ in range(2)]
+    drawers = [Drawer(random.Random(7), 0.5, jobs=1000, capabilities=ABLE) for _ in range(2)]
+    drawn = [[drawer.draw().name for _ in range(50)] for drawer in drawers]
     assert drawn[0] == drawn[1]
 
 
+def test_work_is_drawn_only_on_a_store_that_has_what_it_needs():
+    alone = msgspec.structs.replace(ABLE, joins_transactions=False, limits_keys=False)
+    drawer = Drawer(random.Random(3), 1.0, jobs=100_000, capabilities=alone)
+    drawn = {drawer.draw().name for _ in range(20_000)}
+    assert drawn == {work.name for work in WORKS if not work.needs}
+    assert not drawn & {"transfer_in_batches", "limited_by_key"}
+
+
 def test_every_kind_of_work_is_drawn_and_the_dear_ones_within_their_bounds():
-    drawer = Drawer(random.Random(3), 1.0, jobs=100_000)
+    drawer = Drawer(random.Random(3), 1.0, jobs=100_000, capabilities=ABLE)
     drawn = Counter(drawer.draw().name for _ in range(20_000))
     assert set(drawn) == {work.name for work in WORKS}
     for work in WORKS:

@@ -26,8 +26,9 @@ from holdfast.torture.nemesis.snapshot import HoldSnapshot
 from holdfast.torture.plan import Fault, Profile, RunPlan, profile_of
 from holdfast.torture.process_tree import ProcessIdentity, is_alive
 from holdfast.torture.processes import Programs
-from holdfast.torture.proxy import WRITES, Proxy
+from holdfast.torture.proxy import Proxy
 from holdfast.torture.run_context import RunContext
+from holdfast.torture.wire import WRITES
 
 PROFILE = Profile(jobs=1, seconds=0.01, limit=1.0, drain=1.0, workers=1, producers=1, faults={Fault.TERM: 1})
 SLOW_PLAN = RunPlan(name="smoke", profile=PROFILE, seed=1, lease=30.0)

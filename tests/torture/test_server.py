@@ -30,7 +30,7 @@ from holdfast.torture.nemesis.restart import RestartServer
 from holdfast.torture.plan import RunPlan, profile_of
 from holdfast.torture.process_tree import descendants, is_alive
 from holdfast.torture.report import RunReport
-from holdfast.torture.run import own_server
+from holdfast.torture.run import own_postgres
 from holdfast.torture.run_context import RunContext
 from holdfast.torture.server import OwnServer, find_binaries
 from holdfast.torture.server_processes import postmasters
@@ -52,7 +52,7 @@ def _binaries() -> None:
 
 @pytest.fixture
 def server() -> Iterator[OwnServer]:
-    with own_server() as server:
+    with own_postgres() as server:
         yield server
 
 
@@ -111,7 +111,7 @@ async def test_a_restart_that_is_broken_off_leaves_the_server_up(server: OwnServ
 
 
 def test_a_kept_server_is_stopped_in_order_and_can_be_started_again():
-    with own_server() as server:
+    with own_postgres() as server:
         server.is_kept = True
         with psycopg.connect(server.url) as connection:
             connection.execute("create table evidence (it text)")
@@ -127,7 +127,7 @@ def test_a_kept_server_is_stopped_in_order_and_can_be_started_again():
 
 
 def test_a_server_that_is_not_kept_leaves_nothing():
-    with own_server() as server:
+    with own_postgres() as server:
         pass
     assert not server.data.parent.exists()
 
@@ -157,8 +157,8 @@ def test_the_command_leaves_the_data_of_a_bad_or_kept_run_and_says_how_to_start_
 
 COMMAND = """
 import sys
-from holdfast.torture.run import own_server
-with own_server() as server:
+from holdfast.torture.run import own_postgres
+with own_postgres() as server:
     print(server.data, flush=True)
     sys.stdin.read()
 """

@@ -17,10 +17,15 @@ _BUILT_IN = {
     "mysql": "holdfast.backends.mysql",
     "postgres": "holdfast.backends.postgres",
     "postgresql": "holdfast.backends.postgres",
+    "redis": "holdfast.backends.redis",
+    "rediss": "holdfast.backends.redis",
     "sqlite": "holdfast.backends.sqlite",
+    "unix": "holdfast.backends.redis",
+    "valkey": "holdfast.backends.redis",
+    "valkeys": "holdfast.backends.redis",
 }
 _ENTRY_POINTS = "holdfast.backends"
-_OTHER_STORES = frozenset({"kafka", "redis", "rediss"})
+_OTHER_STORES = frozenset({"kafka"})
 
 
 def open_backend(url: str, *, clock: Callable[[], int] | None = None) -> Backend:
@@ -64,7 +69,8 @@ def _factory(scheme: str, url: str) -> BackendFactory:
         raise ConfigError(message)
     if name in _OTHER_STORES:
         message = (
-            f"{scheme}://…: this version has no store for {name} yet; it has stores for SQLite, PostgreSQL and MySQL"
+            f"{scheme}://…: this version has no store for {name} yet; it has stores for SQLite, PostgreSQL, MySQL and "
+            "Redis"
         )
         raise ConfigError(message)
     known = ", ".join(f"{name}://" for name in sorted(_BUILT_IN))

@@ -37,7 +37,9 @@ async def examine(app: App) -> list[Finding]:
         facts = await backend.insight.facts()
         queues, leases = await app.queues.list(), await app.leases(_LEASES, expired_only=True)
         workers, waiting = await app.workers(), await backend.insight.waiting_tasks()
-        consumers, nodes = await app.consumers.list(), await app.nodes()
+        streams = examine_streams((), ())
+        if backend.capabilities.has_streams:
+            streams = examine_streams(await app.consumers.list(), await app.nodes())
         schedules = await app.schedules.list()
     except SchemaMismatch as error:
         return [fine("store", app.backend.url), Finding("schema", FindingLevel.BAD, _message(error))]
@@ -60,7 +62,7 @@ async def examine(app: App) -> list[Finding]:
         _schedules(schedules),
         _expired(leases),
         _silent(workers, live),
-        *examine_streams(consumers, nodes),
+        *streams,
     ]
 
 
@@ -89,6 +91,9 @@ def _durability(text: str, facts: dict[str, str]) -> Finding:
         return Finding("durability", FindingLevel.WARN, text, remedy)
     if facts.get("log_bin") == "1" and facts.get("sync_binlog") != "1":
         remedy = "Set sync_binlog = 1 in the server's configuration, or by `set global`."
+        return Finding("durability", FindingLevel.WARN, text, remedy)
+    if facts.get("aof_enabled", "1") != "1":
+        remedy = "Set appendonly yes in the configuration of the server, or accept to lose jobs when it crashes."
         return Finding("durability", FindingLevel.WARN, text, remedy)
     return fine("durability", text)
 

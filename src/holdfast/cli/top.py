@@ -68,6 +68,7 @@ def _frames() -> Frame:
 
 async def look(app: App) -> TopSnapshot:
     """Read everything that a frame shows: six queries."""
+    has_streams = app.backend.capabilities.has_streams
     return TopSnapshot(
         store=app.backend.url,
         at=now(),
@@ -75,6 +76,6 @@ async def look(app: App) -> TopSnapshot:
         counts=tuple(await app.jobs.counts(WINDOW)),
         workers=tuple(await app.workers()),
         failed=tuple((await app.jobs.list(JobState.FAILED, limit=_FAILURES)).jobs),
-        nodes=tuple(await app.nodes()),
-        consumers=tuple(await app.consumers.list()),
+        nodes=tuple(await app.nodes()) if has_streams else (),
+        consumers=tuple(await app.consumers.list()) if has_streams else (),
     )

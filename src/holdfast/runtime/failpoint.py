@@ -37,6 +37,8 @@ NAMES: Final = (
     "before_flush",  # attempts have ended, and their outcomes are only in memory
     "after_flush",  # the outcomes are written, and the worker has not processed the reply yet
 )
+IN_TRANSACTIONS: Final = NAMES[1:5]
+"""Those that only a handler reaches whose transaction the store joins."""
 _USAGE: Final = "write name=action, with the action one of kill, stop, exit:<code>, sleep:<seconds>, pause:<fifo>"
 
 

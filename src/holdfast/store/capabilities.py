@@ -6,6 +6,9 @@ import msgspec
 
 from holdfast.errors import Unsupported
 
+STREAMS = "keep streams"
+"""What a store without streams refuses."""
+
 
 class Capabilities(msgspec.Struct, frozen=True):
     """The facts of one opened store.
@@ -16,6 +19,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     written, because only its reply was lost. Otherwise a sync to disk may have failed: then a repeat may see data that
     does not survive a crash of the machine.
     `one_writer`: it has one write lock, so that a handler's transaction blocks every other write, heartbeats included.
+    `limits_keys`: it has limits per key.
     `refusals`: for each unsupported operation, the reason.
     """
 
@@ -27,7 +31,13 @@ class Capabilities(msgspec.Struct, frozen=True):
     shared: bool
     repeat_shows_outcome: bool = False
     one_writer: bool = False
+    limits_keys: bool = True
     refusals: dict[str, str] = {}
+
+    @property
+    def has_streams(self) -> bool:
+        """Whether it keeps events, consumers and nodes."""
+        return STREAMS not in self.refusals
 
     def require(self, what: str) -> None:
         """Raise `Unsupported`, with the reason, if the store does not support `what`."""

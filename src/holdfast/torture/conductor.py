@@ -28,7 +28,7 @@ from holdfast.torture.programs.settings import Listening, OutsideSettings, Produ
 from holdfast.torture.progress import RunPhase, RunProgress
 from holdfast.torture.recorder import HISTORY, ROLE, RUN
 from holdfast.torture.run_context import RunContext
-from holdfast.torture.server import OwnServer
+from holdfast.torture.server import RunServer
 from holdfast.torture.target import Target
 from holdfast.torture.target.jobs import JobReader
 from holdfast.torture.target.streams import StreamReader
@@ -57,7 +57,7 @@ class Conductor:
         *,
         history: Path,
         progress: RunProgress,
-        server: OwnServer | None = None,
+        server: RunServer | None = None,
     ) -> None:
         self.plan = plan
         self.target = target

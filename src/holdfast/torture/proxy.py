@@ -1,4 +1,4 @@
-"""A TCP proxy for a PostgreSQL server that breaks connections in every way a network does, and around a COMMIT.
+"""A TCP proxy for a server that breaks connections in every way a network does, and around a COMMIT or a statement.
 
 It runs an event loop in its own thread, on loopback only. Faults affect the existing connections, and `hole` and
 `refuse` new ones as well; `heal` lets new connections through, while a connection that lost bytes stays silent.
@@ -17,16 +17,12 @@ from contextlib import suppress
 from typing import Any, Literal
 from weakref import WeakSet
 
-from holdfast.torture.server_address import led_to, place_of
-from holdfast.torture.wire import Frontend
+from holdfast.torture.wire import PostgresWire, Wire
 
-COMMIT = r"^\s*commit\b"
-WRITES = r"\b(insert\s+into|update|delete\s+from)\b"
 _BEGINS = re.compile(r"\s*(begin|start\s+transaction)\b", re.IGNORECASE)
 _ENDS = re.compile(r"\s*(commit|end|abort|rollback(?!\s+(work\s+|transaction\s+)?to\b))\b", re.IGNORECASE)
 When = Literal["before", "after"]
 _CHUNK = 65536
-_READY = b"Z\x00\x00\x00\x05"  # ReadyForQuery: the request is committed, or rejected
 
 
 async def _connected(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -42,7 +38,7 @@ class ProxiedConnection:
         self._proxy = proxy
         self._client = client
         self._server = server
-        self._frontend = Frontend()
+        self._requests = proxy.wire.requests()
         self.drops_requests = self.drops_replies = False
         self._cut_when_ready = False
         self._is_in_transaction = False
@@ -62,7 +58,7 @@ class ProxiedConnection:
     async def _ask(self, reader: asyncio.StreamReader) -> None:
         with suppress(OSError):
             while data := await reader.read(_CHUNK):
-                for message, statement in self._frontend.feed(data):
+                for message, statement in self._requests.feed(data):
                     if statement is not None and self._meets_its_cut(statement):
                         return
                     if not self.drops_requests:
@@ -87,7 +83,7 @@ class ProxiedConnection:
                     await self._pass_on(self._client, data)
                 elif self._cut_when_ready:
                     self._swallowed = self._swallowed[-8:] + data
-                    if _READY in self._swallowed:
+                    if self._proxy.wire.is_answered(self._swallowed):
                         self.cut()
                         return
 
@@ -115,11 +111,11 @@ class ProxiedConnection:
 class Proxy:
     """A proxy for the server of `url`; `proxy.url` connects through it."""
 
-    def __init__(self, url: str) -> None:
-        place = place_of(url)
-        self._target = place.target, place.port
+    def __init__(self, url: str, wire: Wire | None = None) -> None:
+        self.wire: Wire = wire or PostgresWire()
+        self._target = self.wire.place(url)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = led_to(url, place, self._listener.getsockname()[1])
+        self.url = self.wire.led_to(url, self._listener.getsockname()[1])
         self.delay = 0.0
         """Seconds by which all data is delayed, either way."""
         self.cuts = 0
@@ -180,13 +176,13 @@ class Proxy:
         self._new, self.delay = "pass", 0.0
         self._cuts.clear()
 
-    def arm(self, when: When, statement: str = COMMIT, *, alone: bool = False) -> None:
+    def arm(self, when: When, statement: str | None = None, *, alone: bool = False) -> None:
         """Cut once, at the next statement with this pattern: before the server receives it, or after it is done.
 
-        With `alone` only at an autocommitted statement.
+        With `alone` only at an autocommitted statement. Without a pattern at the next COMMIT or, with `alone`, write.
         """
         self._has_cut[alone].clear()
-        self._cuts[alone] = (when, statement)
+        self._cuts[alone] = (when, statement or (self.wire.writes if alone else self.wire.commit))
 
     def cut_within(self, seconds: float, *, alone: bool = False) -> bool:
         """Wait for the armed cut; return whether it was made."""

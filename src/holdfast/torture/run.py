@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.errors import ConfigError, HoldfastError, SchemaMismatch, Unsupported
+from holdfast.testing.redis_server import redis_server
 from holdfast.torture.checker import RunVerdict, check
 from holdfast.torture.conductor import Conductor
 from holdfast.torture.dump import Figures, dump
@@ -22,16 +23,28 @@ from holdfast.torture.plan import RunPlan
 from holdfast.torture.progress import RunPhase, RunProgress
 from holdfast.torture.recoveries import recoveries
 from holdfast.torture.report import RunReport, report_of
-from holdfast.torture.server import OwnServer
+from holdfast.torture.server import OwnServer, RunServer
 from holdfast.torture.target import Target, target_of
 
 
 @contextmanager
-def own_server(*, keeps: bool = False) -> Generator[OwnServer]:
-    """Start a PostgreSQL server for the run; remove it afterwards, except for what is to be kept.
+def own_server(kind: str = "postgresql", *, keeps: bool = False) -> Generator[RunServer]:
+    """Start a server for the run; remove it afterwards, except for what is to be kept.
 
     A kept server is stopped cleanly, so that it can be started again. No server outlives this process, however it ends.
     """
+    if kind == "redis":
+        with redis_server(sync="always") as server:
+            server.is_kept = keeps
+            yield server
+        return
+    with own_postgres(keeps=keeps) as server:
+        yield server
+
+
+@contextmanager
+def own_postgres(*, keeps: bool = False) -> Generator[OwnServer]:
+    """Start a PostgreSQL server."""
     folder = Path(tempfile.mkdtemp(prefix="holdfast-torture-"))
     server: OwnServer | None = None
     try:
@@ -105,13 +118,13 @@ def no_verdict(error: Exception) -> Exception:
 
 
 def _driver_errors() -> list[type[Exception]]:
-    """Return the error types of the PostgreSQL driver, if the run uses it."""
-    driver = sys.modules.get("psycopg")
-    return [] if driver is None else [driver.Error]
+    """Return the error types of the driver of a server, if the run uses it."""
+    found = [(sys.modules.get("psycopg"), "Error"), (sys.modules.get("redis"), "RedisError")]
+    return [getattr(driver, name) for driver, name in found if driver is not None]
 
 
 async def torture(
-    plan: RunPlan, target: Target, *, history: Path, progress: RunProgress, server: OwnServer | None = None
+    plan: RunPlan, target: Target, *, history: Path, progress: RunProgress, server: RunServer | None = None
 ) -> RunReport:
     """Run, read the store, check the history, and report."""
     await asyncio.to_thread(target.create)
@@ -140,4 +153,4 @@ async def reported(
     return report_of(conductor, figures, verdict, times)
 
 
-__all__ = ["new_history", "no_verdict", "own_server", "reported", "target_of", "torture"]
+__all__ = ["new_history", "no_verdict", "own_postgres", "own_server", "reported", "target_of", "torture"]

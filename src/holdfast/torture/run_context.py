@@ -8,7 +8,7 @@ from holdfast.torture.fleet import Fleet
 from holdfast.torture.log import Log
 from holdfast.torture.plan import RunPlan
 from holdfast.torture.proxy import Proxy
-from holdfast.torture.server import OwnServer
+from holdfast.torture.server import RunServer
 from holdfast.torture.target import Target
 
 
@@ -20,4 +20,4 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     fleet: Fleet
     target: Target
     proxy: Proxy | None = None
-    server: OwnServer | None = None
+    server: RunServer | None = None

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from holdfast.errors import ConfigError, StoreUnavailable
 from holdfast.torture.server_processes import kill_whole
@@ -61,6 +61,42 @@ def _of_the_wheel() -> Path | None:
         return None
     folder = Path(spec.origin).parent / "pginstall" / "bin"
     return folder if (folder / "initdb").exists() else None
+
+
+class RunServer(Protocol):
+    """A server that a run has started, and may kill and start again."""
+
+    timeout: float
+    """Seconds within which a start, or an orderly stop, must end."""
+    is_kept: bool
+    """Whether its data is kept after the run."""
+
+    @property
+    def url(self) -> str:
+        """Its URL."""
+        ...
+
+    @property
+    def data(self) -> Path:
+        """Where its files lie."""
+        ...
+
+    @property
+    def how_to_start(self) -> str:
+        """The command that starts it again, once it was left in order."""
+        ...
+
+    def start(self) -> None:
+        """Start, and return once it answers."""
+        ...
+
+    def kill(self) -> None:
+        """Kill it, as a crash does."""
+        ...
+
+    def stop(self) -> None:
+        """Stop it at once."""
+        ...
 
 
 class OwnServer:

@@ -44,7 +44,8 @@ def connections() -> set[object]:
     parts = app.backend._parts.here  # type: ignore[attr-defined]
     if is_sqlite():
         return {session.connection for session in (parts.writer, parts.reader)}
-    return {connection for pool in parts._pools[0]._pools.values() for connection in pool._idle}
+    pools = parts._pools[0] if hasattr(parts, "_pools") else parts.wire.pools
+    return {connection for pool in pools._pools.values() for connection in pool._idle}
 
 
 def is_sqlite() -> bool:

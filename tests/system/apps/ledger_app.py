@@ -11,9 +11,10 @@ import os
 import signal
 import time
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import psycopg
+import redis
 from tests.system.apps.standing import is_first, stop, stop_inside
 
 from holdfast import App, BatchContext, Call, Context
@@ -40,16 +41,33 @@ def row(ctx: Context) -> tuple[str, int, int, int]:
     return (ctx.job.id, ctx.job.attempt, ctx.fence, os.getpid())
 
 
-async def write_effect(ctx: Context) -> None:
-    ctx.result = ctx.job.used_attempts
-    async with ctx.transaction() as connection:
-        await connection.execute(statement(), row(ctx))
+def append_effect(ctx: Context) -> bool:
+    """Append the effect to a list, at least once, where the store joins no transaction; True if that was done."""
+    if app.backend.capabilities.joins_transactions:
+        return False
+    place = urlsplit(app.backend.url)
+    name = parse_qs(place.query)["name"][0]
+    with redis.Redis(place.hostname or "", place.port or 0) as client:
+        client.rpush(f"{{holdfast:{name}}}:effect", " ".join(map(str, row(ctx))))
+    return True
 
 
-def write_effect_blocking(ctx: Context) -> None:
+async def write_effect(ctx: Context) -> int:
+    """Write the effect; return the result of the job."""
     ctx.result = ctx.job.used_attempts
-    with ctx.sync.transaction() as connection:
-        connection.execute(statement(), row(ctx))
+    if not append_effect(ctx):
+        async with ctx.transaction() as connection:
+            await connection.execute(statement(), row(ctx))
+    return ctx.job.used_attempts
+
+
+def write_effect_blocking(ctx: Context) -> int:
+    """The same, in a thread."""
+    ctx.result = ctx.job.used_attempts
+    if not append_effect(ctx):
+        with ctx.sync.transaction() as connection:
+            connection.execute(statement(), row(ctx))
+    return ctx.job.used_attempts
 
 
 async def gate_opens(fifo: str) -> None:
@@ -71,8 +89,8 @@ async def do_nothing() -> None:
 
 
 @app.task(retry=AGAIN)
-async def pay(ctx: Context) -> None:
-    await write_effect(ctx)
+async def pay(ctx: Context) -> int:
+    return await write_effect(ctx)
 
 
 @app.task(retry=AGAIN, batch=4, linger=0.3)
@@ -85,13 +103,13 @@ async def pay_in_batches(ctx: BatchContext, calls: list[Call[int]]) -> None:
 
 
 @app.task(retry=AGAIN)
-def pay_in_thread(ctx: Context) -> None:
-    write_effect_blocking(ctx)
+def pay_in_thread(ctx: Context) -> int:
+    return write_effect_blocking(ctx)
 
 
 @app.task(retry=AGAIN, executor="process")
-def pay_in_child(ctx: Context) -> None:
-    write_effect_blocking(ctx)
+def pay_in_child(ctx: Context) -> int:
+    return write_effect_blocking(ctx)
 
 
 @app.task(retry=AGAIN)
@@ -135,24 +153,24 @@ async def pay_in_order(path: str, number: int, ctx: Context) -> None:
 
 
 @app.task(retry=AGAIN)
-async def pay_late(gate: str, ctx: Context) -> None:
+async def pay_late(gate: str, ctx: Context) -> int:
     say("began", ctx)
     await gate_opens(gate)
-    await write_effect(ctx)
+    return await write_effect(ctx)
 
 
 @app.task(retry=AGAIN)
-def pay_late_in_thread(gate: str, ctx: Context) -> None:
+def pay_late_in_thread(gate: str, ctx: Context) -> int:
     say("began", ctx)
     Path(gate).read_bytes()
-    write_effect_blocking(ctx)
+    return write_effect_blocking(ctx)
 
 
 @app.task(retry=AGAIN, executor="process")
-def pay_late_in_child(gate: str, ctx: Context) -> None:
+def pay_late_in_child(gate: str, ctx: Context) -> int:
     say("began", ctx)
     Path(gate).read_bytes()
-    write_effect_blocking(ctx)
+    return write_effect_blocking(ctx)
 
 
 @app.task(retry=AGAIN)
@@ -163,18 +181,18 @@ async def pay_outside_late(gate: str, path: str, ctx: Context) -> None:
 
 
 @app.task(retry=AGAIN)
-async def pay_at_second_attempt(ctx: Context) -> None:
+async def pay_at_second_attempt(ctx: Context) -> int:
     if ctx.job.used_attempts == 1:
         message = "the first attempt always fails"
         raise ValueError(message)
-    await write_effect(ctx)
+    return await write_effect(ctx)
 
 
 @app.task(retry=AGAIN)
-async def pay_after_blocking_the_loop(seconds: float, ctx: Context) -> None:
+async def pay_after_blocking_the_loop(seconds: float, ctx: Context) -> int:
     say("began", ctx)
     time.sleep(seconds)  # noqa: ASYNC251 - that is the fault
-    await write_effect(ctx)
+    return await write_effect(ctx)
 
 
 @app.task

@@ -73,7 +73,7 @@ FENCES = (
         "a batch writes the effects of jobs that others hold by now (and the worker learns late that leases are lost)",
         Code(
             "holdfast.backends.sql.fenced_verbs:_lock_jobs",
-            "frozenset(ordered).intersection((row[0], row[1]) for row in found)",
+            "frozenset(ordered).intersection([row[:2] for row in found])",
             "frozenset(ordered)",
         ),
         Code("holdfast.jobs.batch_context:BatchEffect.is_accepted", "Verdict.LOST not in verdict", "True"),

@@ -110,6 +110,7 @@ async def slow_transfer_in_batches(ctx: BatchContext, calls: list[Call[int]]) ->
         for call in calls:
             attempts.enter_context(batched_attempt(call))
         await pass_time()
+        await pass_time()  # so that some batch is under way when a worker is stopped
         async with ctx.transaction() as connection:
             for call in calls:
                 await connection.execute(insert_into("effect"), row(call.job))
@@ -164,7 +165,7 @@ OURS: Final = (
     Work(name="stumbling", weight=6, takes=Takes.NOTHING, draw=calls_of(stumbling)),
     Work(name="slow_transfer", weight=16, takes=Takes.TRANSACTION, draw=calls_of(slow_transfer)),
     Work(name="slow_transfer_in_thread", weight=3, takes=Takes.TRANSACTION, draw=calls_of(slow_transfer_in_thread)),
-    Work(name="slow_transfer_in_batches", weight=30, takes=Takes.TRANSACTION, draw=_batched),
+    Work(name="slow_transfer_in_batches", weight=40, takes=Takes.TRANSACTION, draw=_batched),
     Work(name="delayed", weight=4, takes=Takes.TRANSACTION, draw=_delayed),
     Work(name="telling", weight=20, takes=Takes.TRANSACTION, draw=calls_of(telling)),
 )

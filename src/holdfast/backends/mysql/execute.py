@@ -51,7 +51,7 @@ def numbered(statement: str, rows: Sequence[dict[str, object]]) -> Steps[int]:
 Answer = Callable[[Sequence[Result]], Any]
 
 
-class _Request(NamedTuple):
+class _Trip(NamedTuple):
     """Statements, and how to make the answer of a step from their results."""
 
     texts: list[str]
@@ -67,27 +67,27 @@ def _number(found: Sequence[Result]) -> int:
     return found[0].insert_id
 
 
-def _request(statements: MysqlStatements, asked: Any, *, commits: bool, text: Callable[[str], str]) -> _Request:
+def _request(statements: MysqlStatements, asked: Any, *, commits: bool, text: Callable[[str], str]) -> _Trip:
     match asked:
         case Ask():
             texts = statements.filled(asked.statement, asked.parameters, text)
-            return _Request(texts, partial(_rows, asked))
+            return _Trip(texts, partial(_rows, asked))
         case Each():
-            return _Request(statements.each(asked, text), _nothing)
+            return _Trip(statements.each(asked, text), _nothing)
         case Together(asks):
             return _together(statements, asks, text)
         case Final(asks):
             request = _together(statements, asks, text)
             return request._replace(texts=[*request.texts, "commit"], commits=True) if commits else request
         case Numbered(statement, rows):
-            return _Request(statements.each(Each(statement, rows), text), _number)
+            return _Trip(statements.each(Each(statement, rows), text), _number)
         case Script(script):
-            return _Request(script_parts(script), _nothing)
+            return _Trip(script_parts(script), _nothing)
         case _:
             raise TypeError(asked)
 
 
-def _together(statements: MysqlStatements, asks: Sequence[Ask | Each], text: Callable[[str], str]) -> _Request:
+def _together(statements: MysqlStatements, asks: Sequence[Ask | Each], text: Callable[[str], str]) -> _Trip:
     requests = [_request(statements, ask, commits=False, text=text) for ask in asks]
 
     def answer(found: Sequence[Result]) -> list[Rows]:
@@ -98,7 +98,7 @@ def _together(statements: MysqlStatements, asks: Sequence[Ask | Each], text: Cal
             start += len(request.texts)
         return answers
 
-    return _Request([part for request in requests for part in request.texts], answer)
+    return _Trip([part for request in requests for part in request.texts], answer)
 
 
 def _rows(ask: Ask, results: Sequence[Result]) -> Rows:
@@ -140,7 +140,7 @@ class Session:
         """Return what stands in a statement for a text."""
         return quoted(text)
 
-    def trips(self, request: _Request) -> Iterator[list[str]]:
+    def trips(self, request: _Trip) -> Iterator[list[str]]:
         """Yield the statements of each trip."""
         first, self.begin = self.begin, []
         groups = trips([*first, *request.texts])
@@ -159,7 +159,7 @@ class Session:
         self.is_committing = False
         return error
 
-    def request(self, asked: Any) -> _Request:
+    def request(self, asked: Any) -> _Trip:
         """Return what to send for a step."""
         request = _request(self.statements, asked, commits=self.is_alone, text=self.place)
         if not self.begin:

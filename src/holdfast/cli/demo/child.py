@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.cli.demo.records import Records
+from holdfast.cli.demo.job_records import records_of
 from holdfast.cli.demo.worker import DemoReport, DemoWorker
 
 URL: Final = "HOLDFAST_DEMO_URL"
@@ -33,7 +33,7 @@ async def consume(settings: DemoSettings) -> int:
     from holdfast.app.app import App  # only here: importing it takes time
 
     async with App(os.environ[URL]) as app:
-        records = Records(app)
+        records = records_of(app)
         run = await records.run()
         if run is None:
             return 0

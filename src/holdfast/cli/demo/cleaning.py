@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast.cli.demo.records import QUEUE_PREFIX, Records
-from holdfast.cli.demo.target import DemoStatements
 from holdfast.cli.exit_errors import ExitError
 from holdfast.cli.target import file_of
 from holdfast.errors import SchemaMismatch, StoreError, StoreUnavailable
@@ -26,10 +25,10 @@ _NONE = timedelta(0)
 
 async def enter(records: Records) -> None:
     """Open the demo's store, created if needed; raise, without a change to it, if it contains anything but demos."""
-    app, statements = records.app, records.statements
+    app = records.app
     file = file_of(app)
     if file is None:
-        await _install(app, statements)
+        await _install(records)
     elif not _is_vacant(file):
         await _require_demo(app)
     await app.opened()
@@ -52,14 +51,14 @@ async def _require_demo(app: App) -> None:
             raise _refusal(app, f"it contains the queue {queue.name}")
 
 
-async def _install(app: App, statements: DemoStatements) -> None:
+async def _install(records: Records) -> None:
     try:
-        await app.backend.schema.install()
+        await records.app.backend.schema.install()
     except StoreUnavailable:
         raise
     except StoreError as error:
         message = (
-            f"the demo cannot create its schema {statements.schema} at {app.backend.url}: {error}\n"
+            f"the demo cannot create its {records.place}: {error}\n"
             f"Allow the role to create schemas, or use a file: `holdfast demo --url {URL}`."
         )
         raise ExitError(message, ExitCode.CONFIGURATION) from error
@@ -86,28 +85,20 @@ async def clean(records: Records, consent: Callable[[str], None]) -> str:
         return f"There is no demo to remove at {app.backend.url}."
     run = await records.run()
     found = await records.foreign()
-    place = _place(app, records.statements)
+    file = file_of(app)
+    place = records.place if file is None else str(file)
     rest = f"Remove the demo's tables from {place}? Other data in it is kept."
     consent(f"Remove {place}?" if found is None else rest)
     await _until_unleased(app, run.queue if run else "")
     if found is not None:
         await records.drop_tables(run)
         return f"The demo's tables were removed from {place}; its finished jobs are left to retention."
-    file = file_of(app)
     if file is None:
         await records.drop_schema()
     await app.close()  # its caches refer to tables that no longer exist
     if file is not None:
         await asyncio.to_thread(_remove, file)
     return f"{place} was removed."
-
-
-def _place(app: App, statements: DemoStatements) -> str:
-    """Return the name of the demo's store for messages."""
-    file = file_of(app)
-    if file is not None:
-        return str(file)
-    return f"schema {statements.schema} at {app.backend.url.partition('?')[0]}"
 
 
 def _remove(file: Path) -> None:

@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from holdfast.cli.demo.cleaning import clean, enter
+from holdfast.cli.demo.job_records import records_of
 from holdfast.cli.demo.options import source
 from holdfast.cli.demo.plan import DemoPlan, DemoRun
 from holdfast.cli.demo.records import Records
@@ -47,7 +48,7 @@ def with_records(url: str, work: Callable[[Records], Awaitable[T]], *, creates: 
         from holdfast.app.app import App  # only here: importing it takes time
 
         async with closing(App(url)) as app:
-            records = Records(app)
+            records = records_of(app)
             if not creates:
                 await _require_store(app)
                 return await work(records)

@@ -7,20 +7,22 @@ its records commit together with the jobs that it enqueues in the same visit.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
 from holdfast.cli.demo.plan import DemoPlan, DemoRun
 from holdfast.cli.demo.target import TABLES, DemoStatements, StatementRunner
+from holdfast.cli.demo.verdict import DemoTotals, Found
 from holdfast.errors import HoldfastError
 from holdfast.model.ids import new_id
-from holdfast.model.job import JobState
+from holdfast.model.job import FINAL_STATES, JobState
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
+    from holdfast.app.claimed_job import ClaimedJob
     from holdfast.app.tasks import TaskHandle
 
 QUEUE_PREFIX = "holdfast-demo-"
@@ -28,6 +30,8 @@ _VISITS = "holdfast-demo-visits"
 _VISIT = "holdfast_demo_visit"
 _JOBS = "holdfast-demo-jobs"
 _JOB = "holdfast_demo_job"
+Tried = tuple["ClaimedJob", int, bool]
+"""A job, its used attempts, and whether the last of them was a success."""
 _LEASE = 600.0  # a visit may take up to a third of this
 _PAGE = 1000
 
@@ -35,19 +39,31 @@ _PAGE = 1000
 class Records:
     """The run, its jobs and their effects."""
 
+    is_transactional: ClassVar = True
+    """Whether effects commit together with completions; otherwise the completion itself counts as the effect."""
+
     def __init__(self, app: App) -> None:
         self.app = app
-        self.statements = DemoStatements.of(app)
-
-        def visit() -> None:
-            """Do nothing: only the transaction of the leased job is used."""
 
         def numbered(number: int) -> int:
             """Carry a number; workers claim these jobs and never call this."""
             return number
 
-        self._visit: TaskHandle[[], None] = app.task(name=_VISIT, queue=_VISITS)(visit)
         self.task: TaskHandle[[int], int] = app.task(name=_JOB, queue=_JOBS, retry=0.1)(numbered)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self.statements = DemoStatements.of(self.app)
+
+        def visit() -> None:
+            """Do nothing: only the transaction of the leased job is used."""
+
+        self._visit: TaskHandle[[], None] = self.app.task(name=_VISIT, queue=_VISITS)(visit)
+
+    @property
+    def place(self) -> str:
+        """The demo's separate store, for messages."""
+        return f"schema {self.statements.schema} at {self.app.backend.url.partition('?')[0]}"
 
     @asynccontextmanager
     async def visit(self, *, completes: bool = True) -> AsyncGenerator[StatementRunner]:
@@ -103,9 +119,51 @@ class Records:
             effects = await link.number("count_effects")
         return effects + sum(queue.failed for queue in await self.app.queues.list() if queue.name == run.queue)
 
+    async def write(self, tried: Sequence[Tried], worker: str) -> tuple[list[Tried], int]:
+        """Write the effects and outcomes of attempts; return what was still held, and how many were not.
+
+        Raises `LeaseLost` or `TransactionExpired` if nothing was written.
+        """
+        async with self.app.batch([job for job, _, _ in tried]) as batch:
+            still_held = {job.id for job in batch.held}
+            ended = [each for each in tried if each[0].id in still_held]
+            effects = [
+                (job.id, job.job.attempt, used_attempts, job.job.fence, worker)
+                for job, used_attempts, success in ended
+                if success
+            ]
+            await self.statements.link(batch.connection).many("add_effect", effects)
+            for job, used_attempts, success in ended:
+                if success:
+                    batch.complete(job)
+                else:
+                    batch.retry(job, failure_of(used_attempts))
+        return ended, len(batch.lost)
+
     # --- the whole --------------------------------------------------------------------------------------------------
 
-    async def copy_ledger(self, run: DemoRun) -> None:
+    async def totals(self, run: DemoRun) -> DemoTotals:
+        """Return the counts of a run."""
+        await self._copy_ledger(run)
+        async with self.visit() as link:
+            states = dict(await link.rows("count_states"))
+            ((lost_attempts, most_lost),) = await link.rows("lost_attempts", run.plan.max_attempts)
+            return DemoTotals(
+                produced=await link.number("count_jobs"),
+                effects=await link.number("count_effects"),
+                **of_states(states),
+                used_attempts=dict(await link.rows("histogram")),
+                highest_attempt=await link.number("highest"),
+                lost_attempts=lost_attempts,
+                most_lost=most_lost,
+                doubled=await _found(link, "doubled"),
+                lost=await _found(link, "lost"),
+                strays=await _found(link, "strays"),
+                seconds=run.seconds,
+                killed=run.killed,
+            )
+
+    async def _copy_ledger(self, run: DemoRun) -> None:
         """Copy the state of every job of the run into a table, so that it can be compared with the effects."""
         async with self.visit() as link:
             await link.run("clear_ledger")
@@ -142,10 +200,31 @@ class Records:
                 return f"the queue {queue.name}"
         for worker in await self.app.workers():
             return f"the worker {worker.heartbeat.worker_id}"
+        return await self._foreign_table()
+
+    async def _foreign_table(self) -> str | None:
         async with self.visit() as link:
             for table in await self.statements.foreign_tables(link):
                 return f"the table {table}"
         return None
+
+
+def failure_of(used_attempts: int) -> str:
+    """Return the text of a failed attempt."""
+    return f"attempt {used_attempts} failed at random"
+
+
+def of_states(states: Mapping[str, int]) -> dict[str, int]:
+    """Return the counts that follow from the number of jobs in each state."""
+    return {
+        **{str(state): states.get(state, 0) for state in FINAL_STATES},
+        "left": sum(number for state, number in states.items() if state not in FINAL_STATES),
+    }
+
+
+async def _found(link: StatementRunner, statement: str) -> Found:
+    rows: list[tuple[str, int]] = await link.rows(statement)
+    return Found(rows[0][1], [job_id for job_id, _ in rows]) if rows else Found()
 
 
 async def _create(link: StatementRunner) -> None:

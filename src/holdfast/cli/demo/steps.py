@@ -11,6 +11,7 @@ import click
 
 from holdfast.cli.confirm import require_consent
 from holdfast.cli.demo.cleaning import clean
+from holdfast.cli.demo.job_records import records_of
 from holdfast.cli.demo.opening import closing, prepared_run, quieten, required_run, stopped, with_records
 from holdfast.cli.demo.options import batch_option, chosen_url, plan_options, url_option
 from holdfast.cli.demo.records import Records
@@ -110,6 +111,6 @@ def clean_command(*, url: str | None, yes: bool) -> None:
         except StoreUnavailable:
             return f"There is no demo to remove at {app.backend.url}."
         async with closing(app):
-            return await clean(Records(app), lambda question: require_consent(question, yes=yes))
+            return await clean(records_of(app), lambda question: require_consent(question, yes=yes))
 
     click.echo(line(asyncio.run(whole())))

@@ -1,7 +1,8 @@
 """The demo's separate store at the place that a URL names, so that it does not interfere with other data.
 
 - SQLite: the file itself, which must contain nothing but demos;
-- PostgreSQL: a separate schema next to the one that the URL names, `holdfast_demo` for `holdfast`.
+- PostgreSQL: a separate schema next to the one that the URL names, `holdfast_demo` for `holdfast`;
+- Redis: a separate store on the server, with a name like that.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ SQLITE: Final = "sqlite"
 POSTGRES: Final = "postgresql"
 TABLES: Final = ("run", "job", "effect", "ledger")
 _SCHEMES = {"postgres": POSTGRES, "postgresql": POSTGRES}
+_PLACES = {
+    **dict.fromkeys(_SCHEMES, "schema"),
+    **dict.fromkeys(("redis", "rediss", "valkey", "valkeys", "unix"), "name"),
+}
+"""The setting of a URL that names one of several stores on a server."""
 _SCHEMA = "holdfast"
 _SUFFIX = "_demo"
 _HEADER = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
@@ -37,11 +43,12 @@ _LISTING = {SQLITE: "list_sqlite_tables", POSTGRES: "list_postgres_tables"}
 def own_url(url: str) -> str:
     """Return the URL of the demo's separate store at the place that a URL names."""
     scheme = url.partition(":")[0].lower()
-    if _SCHEMES.get(scheme) != POSTGRES:
+    name = _PLACES.get(scheme)
+    if name is None:
         return url
     place, _, query = url.partition("?")
     settings = dict(parse_qsl(query, keep_blank_values=True))
-    settings["schema"] = settings.get("schema", _SCHEMA) + _SUFFIX
+    settings[name] = settings.get(name, _SCHEMA) + _SUFFIX
     settings.pop("install", None)  # the demo installs its own tables
     return f"{place}?{urlencode(settings, quote_via=quote)}"
 
@@ -68,10 +75,10 @@ class DemoStatements(msgspec.Struct, frozen=True):
         """Return the statements for an app's store; raise `ConfigError` if it cannot run a demo."""
         capabilities = app.backend.capabilities
         store = capabilities.store
-        if store not in _LISTING or not capabilities.shared or not capabilities.joins_transactions:
+        if store not in _LISTING or not capabilities.shared:
             message = (
-                "the demo needs a store that several processes can share and that commits effect and completion in one "
-                "transaction: use a SQLite file, as in sqlite:///demo.db, or PostgreSQL"
+                "the demo needs a store that several processes can share: use a SQLite file, as in sqlite:///demo.db, "
+                "PostgreSQL or Redis"
             )
             raise ConfigError(message)
         _, _, query = app.backend.url.partition("?")

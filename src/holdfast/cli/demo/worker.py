@@ -119,30 +119,17 @@ class DemoWorker:
         return False
 
     async def _consume(self, held: list[ClaimedJob]) -> None:
-        """Attempt each job, and write all outcomes in one transaction."""
+        """Attempt each job, and write all outcomes at once."""
         tried = [(job, *self._attempt(job)) for job in held]
         try:
-            async with self._app.batch(held) as batch:
-                still_held = {job.id for job in batch.held}
-                ended = [(job, used_attempts, success) for job, used_attempts, success in tried if job.id in still_held]
-                effects = [
-                    (job.id, job.job.attempt, used_attempts, job.job.fence, self._name)
-                    for job, used_attempts, success in ended
-                    if success
-                ]
-                await self._records.statements.link(batch.connection).many("add_effect", effects)
-                for job, used_attempts, success in ended:
-                    if success:
-                        batch.complete(job)
-                    else:
-                        batch.retry(job, f"attempt {used_attempts} failed at random")
+            ended, lost = await self._records.write(tried, self._name)
         except (LeaseLost, TransactionExpired) as error:
             # Nothing was written: other workers have the jobs, or get them when the leases expire. Shrink the batch.
             self._batch_size = max(1, self._batch_size // 2)
             _logger.warning("%s was too slow: %s", self._name, error)
             self.report.lost += len(held)
             return
-        self.report.lost += len(batch.lost)
+        self.report.lost += lost
         self._note(ended)
 
     def _attempt(self, job: ClaimedJob) -> tuple[int, bool]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast.torture.plan import RunPlan
     from holdfast.torture.progress import RunProgress
     from holdfast.torture.report import RunReport
-    from holdfast.torture.server import OwnServer
+    from holdfast.torture.server import RunServer
     from holdfast.torture.target import Target
 
 URL: Final = "sqlite:///holdfast-torture.db"
@@ -41,8 +41,9 @@ _NAMES: Final = ("smoke", "standard", "release")
 @click.option("--url", help=f"The URL of the store.  [default: {URL}; $HOLDFAST_URL is ignored]")
 @click.option(
     "--server",
-    type=click.Choice(["postgresql"]),
-    help="Start a temporary server from binaries on this machine, and include restarts among the faults.",
+    type=click.Choice(["postgresql", "redis"]),
+    help="Start a temporary server (redis: Valkey or Redis) from binaries on this machine, and include restarts among "
+    "the faults.",
 )
 @click.option(
     "--profile",
@@ -78,8 +79,9 @@ _NAMES: Final = ("smoke", "standard", "release")
 def torture(ctx: click.Context, /, *, url: str | None, server: str | None, **more: Any) -> None:
     """Kill, freeze and disconnect real workers on your own database, and check that nothing was lost or doubled.
 
-    A run creates its own SQLite file, or its own schema in a PostgreSQL database, and drops it at the end. One that
-    exists already is refused, unless an earlier run left it behind. A server given by --url is never restarted.
+    A run creates its own SQLite file, its own schema in a PostgreSQL database, or its own store on a Redis server, and
+    drops it at the end. One that exists already is refused, unless an earlier run left it behind. A server given by
+    --url is never restarted.
 
     Exits with code 1 on any violation, with the full history of the first affected job, and with code 4 if the run has
     no verdict or did less than planned.
@@ -94,7 +96,7 @@ def torture(ctx: click.Context, /, *, url: str | None, server: str | None, **mor
     configure_logs(logging.INFO if is_debugging() else logging.ERROR)
     with unwound_by_signals() as unwinding, contextlib.ExitStack() as stack:
         try:
-            own = _started(stack, keeps=more["keep"]) if server is not None else None
+            own = _started(stack, server, keeps=more["keep"]) if server is not None else None
             chosen = own.url if own is not None else url or URL
             code = _run(chosen, own, **more)
         finally:
@@ -102,11 +104,11 @@ def torture(ctx: click.Context, /, *, url: str | None, server: str | None, **mor
     ctx.exit(code)
 
 
-def _started(stack: contextlib.ExitStack, *, keeps: bool) -> OwnServer:
+def _started(stack: contextlib.ExitStack, kind: str, *, keeps: bool) -> RunServer:
     from holdfast.torture.run import own_server
 
     try:
-        return stack.enter_context(own_server(keeps=keeps))
+        return stack.enter_context(own_server(kind, keeps=keeps))
     except OSError as error:  # for example, a full disk
         raise RunFailed(f"the server could not be started: {error}") from error
 
@@ -120,7 +122,7 @@ def _code_of(report: RunReport, *, is_written: bool) -> ExitCode:
 
 def _run(  # noqa: PLR0913 - the options of the command, by name
     url: str,
-    server: OwnServer | None,
+    server: RunServer | None,
     *,
     name: str,
     seed: int | None,
@@ -169,7 +171,7 @@ def _announce(output: VerdictOutput, plan: RunPlan, target: Target, *, streams: 
 
 
 def _reported(
-    plan: RunPlan, target: Target, server: OwnServer | None, *, history: Path, as_json: bool, streams: bool
+    plan: RunPlan, target: Target, server: RunServer | None, *, history: Path, as_json: bool, streams: bool
 ) -> RunReport:
     """Run; if there is no report, say what is left behind, and never use the exit code of a violation."""
     from holdfast.torture.run import no_verdict
@@ -190,7 +192,7 @@ def _reported(
         raise failed from error
 
 
-def _left(target: Target, server: OwnServer | None, history: Path) -> str:
+def _left(target: Target, server: RunServer | None, history: Path) -> str:
     """Return what an aborted run leaves behind."""
     recorded = f"the history until then is in {history}"
     if server is None:
@@ -212,7 +214,7 @@ def _plan(name: str, target: Target, *, seed: int | None, jobs: int | None, stre
 
 
 def _work(
-    plan: RunPlan, target: Target, server: OwnServer | None, *, history: Path, streams: bool
+    plan: RunPlan, target: Target, server: RunServer | None, *, history: Path, streams: bool
 ) -> tuple[RunProgress, Callable[[], Coroutine[Any, Any, RunReport]]]:
     """Return the run, of jobs or of streams, and its progress."""
     from holdfast.torture.progress import RunProgress
@@ -228,7 +230,7 @@ def _work(
 
 
 def _interruptible(
-    plan: RunPlan, target: Target, server: OwnServer | None, *, history: Path, as_json: bool, streams: bool
+    plan: RunPlan, target: Target, server: RunServer | None, *, history: Path, as_json: bool, streams: bool
 ) -> RunReport:
     """Run and display the progress; Ctrl-C stops everything that was started."""
     from holdfast.cli.torture.view import TortureView
@@ -265,7 +267,7 @@ def _interruptible(
 def _clean(
     output: VerdictOutput,
     target: Target,
-    server: OwnServer | None,
+    server: RunServer | None,
     report: RunReport,
     history: Path,
     *,

@@ -135,8 +135,10 @@ def jobs(rows: JobRows, selection: JobFilter) -> Steps[JobPage]:
             return JobPage(views, f"{run_at_of(found[-1].turn, last.priority)}/{last.seq}")
         case JobState.READY:
             return JobPage(views, f"{found[-1].turn}/{last.seq}")
-        case _:
+        case JobState.BLOCKED:
             return JobPage(views, str(last.seq))
+        case _:
+            return JobPage(views, f"{found[-1].finished_at or 0}/{last.seq}")
 
 
 def _cursor(selection: JobFilter) -> Mapping[str, int]:
@@ -146,8 +148,9 @@ def _cursor(selection: JobFilter) -> Mapping[str, int]:
             return {"after_turn": turn, "after_seq": seq}
         case JobState.BLOCKED:
             return {"after_seq": _place(selection.cursor or "0")}
-        case _:
-            return {"before": _place(selection.cursor) if selection.cursor else _LATEST}
+        case _:  # a store lists ended jobs by seq, or by end and seq
+            end, seq = map(_place, selection.cursor.split("/")) if selection.cursor else (_LATEST, _LATEST)
+            return {"before": seq, "before_end": end}
 
 
 def _place(text: str) -> int:

@@ -76,35 +76,45 @@ class ReferenceChildren(ReferenceState):
             self.decide_children()
 
     def decide_children(self) -> int:
-        """Release or cancel children until their states agree with those of their parents; return how many moved."""
+        """Release or cancel children until their states agree with those of their parents; return how many moved.
+
+        One generation after another, each by the states before it; children that are to run again come first.
+        """
         moved = 0
-        while changed := [record for record in self.records.values() if self._decide(record)]:
-            moved += len(changed)
+        while due := self._undecided():
+            for record, move, reason in due:
+                self._decide(record, move, reason)
+            moved += len(due)
             self.settle_keys()
         return moved
 
-    def _decide(self, record: ReferenceJob) -> bool:
-        move = self.move(record)
+    def _undecided(self) -> list[tuple[ReferenceJob, ChildMove, str]]:
+        moves = [(record, self.move(record)) for record in self.records.values() if record.waits or record.is_broken]
+        revived = [(record, move) for record, move in moves if record.is_broken and move is not ChildMove.CANCEL]
+        waiting = [(record, move) for record, move in moves if record.waits and move is not ChildMove.WAIT]
+        return [
+            (record, move, self._reason(record) if move is ChildMove.CANCEL else "")
+            for record, move in revived or waiting
+        ]
+
+    def _decide(self, record: ReferenceJob, move: ChildMove, reason: str) -> None:
         if record.waits and move is ChildMove.RUN:
             self.free(record)
-        elif record.waits and move is ChildMove.CANCEL:
-            self.set_cancelled(record, self._reason(record))
+        elif record.waits:
+            self.set_cancelled(record, reason)
             record.is_broken = True
-        elif record.state is JobState.CANCELLED and record.is_broken and move is not ChildMove.CANCEL:
+        else:
             record.is_broken = False
             try:
                 self.take_key_back(record)
             except UniqueConflict as conflict:
                 record.reason = reason_of_conflict(conflict.job_id, conflict.unique_key)
-                return True
+                return
             record.counters = after_retry(record.counters)
             record.cancel_reason = record.reason = record.finished_us = None
             record.state, record.waits = JobState.BLOCKED, True
             if move is ChildMove.RUN:
                 self.free(record)
-        else:
-            return False
-        return True
 
     def _reason(self, record: ReferenceJob) -> str:
         for parent_id, state in zip(parents_of(record.new), self._parents(record), strict=True):

@@ -7,6 +7,7 @@ import random
 import signal
 from typing import ClassVar
 
+from holdfast.runtime.failpoint import IN_TRANSACTIONS
 from holdfast.torture.fleet import Armed
 from holdfast.torture.nemesis.armed_faults import started_with
 from holdfast.torture.nemesis.base import FaultInjector
@@ -26,7 +27,9 @@ class Failpoint(FaultInjector):
     async def inject(self, run: RunContext, chance: random.Random) -> bool:
         """Arm a failpoint in the next worker, and wait for its death."""
         latest = max(1, min(_LATEST, run.plan.profile.jobs // _PER_JOBS))
-        armed = Armed(failpoints=f"{chance.choice(run.fleet.failpoints)}=kill@{chance.randint(1, latest)}")
+        joins = run.target.capabilities.joins_transactions
+        reached = [point for point in run.fleet.failpoints if joins or point not in IN_TRANSACTIONS]
+        armed = Armed(failpoints=f"{chance.choice(reached)}=kill@{chance.randint(1, latest)}")
         seat = await started_with(armed, run, chance)
         if seat is None:
             return False

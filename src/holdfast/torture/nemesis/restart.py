@@ -10,7 +10,7 @@ from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.torture.nemesis.base import FaultInjector
 from holdfast.torture.plan import Fault
 from holdfast.torture.run_context import RunContext
-from holdfast.torture.server import OwnServer
+from holdfast.torture.server import RunServer
 
 _LONGEST = 3.0  # seconds down
 
@@ -24,7 +24,7 @@ class RestartServer(FaultInjector):
         """Only a server that the run itself started is restarted."""
         if not run.target.has_server:
             return "the store has no server"
-        return "the server is not the run's own (use --server postgresql)" if run.server is None else None
+        return "the server is not the run's own (use --server)" if run.server is None else None
 
     async def inject(self, run: RunContext, chance: random.Random) -> bool:
         """Take the server down, and start it again."""
@@ -42,7 +42,7 @@ class RestartServer(FaultInjector):
         return True
 
 
-async def _restart(server: OwnServer, going_down: asyncio.Future[None]) -> None:
+async def _restart(server: RunServer, going_down: asyncio.Future[None]) -> None:
     """Start the server as soon as it is down: one thread must not start it while another still kills it."""
     await asyncio.wait({going_down})
     await asyncio.to_thread(server.start)

@@ -18,6 +18,10 @@ class HoldSnapshot(FaultInjector):
 
     kind: ClassVar = Fault.SNAPSHOT
 
+    def why_not(self, run: RunContext) -> str | None:
+        """Needs a store with snapshots."""
+        return None if run.target.has_snapshots else "the store has no snapshots"
+
     async def inject(self, run: RunContext, chance: random.Random) -> bool:
         """Hold it for a while; a server that dies in the meantime ends it."""
         seconds = run.plan.profile.seconds * _SHARE * chance.random()

@@ -10,6 +10,7 @@ from typing import Final
 from holdfast.app.claimed_job import ClaimedJob
 from holdfast.errors import OutcomeUnknown, StoreUnavailable, TransactionExpired
 from holdfast.torture.programs.settings import WorkerProgramSettings
+from holdfast.torture.work.attempt import writes_effects
 from holdfast.torture.work.plain import answering, plain, silent
 from holdfast.torture.work.transactions import transfer, transfer_in_thread
 
@@ -45,7 +46,7 @@ class ClaimChoices:
 
     def limit(self) -> tuple[int, bool]:
         """Return how many jobs to claim, and whether they are finished together."""
-        batched = self._chance.random() < _BATCHED
+        batched = writes_effects() and self._chance.random() < _BATCHED
         return self._chance.randint(1, _MOST_BATCHED if batched else _MOST_SINGLE), batched
 
     def end(self) -> End:
@@ -59,4 +60,4 @@ class ClaimChoices:
 
 def has_effect(job: ClaimedJob) -> bool:
     """Return whether a job has an effect in the store."""
-    return job.job.task in _TRANSFERS
+    return writes_effects() and job.job.task in _TRANSFERS

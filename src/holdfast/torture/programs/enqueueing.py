@@ -19,16 +19,18 @@ from holdfast.model.conditions import Conditions
 from holdfast.model.ids import new_id
 from holdfast.model.instants import to_micros
 from holdfast.model.job import NewJob
-from holdfast.torture.events import EnqueueAnswered, EnqueueCalled, EnqueueRefused, EnqueueUnknown, Takes
+from holdfast.torture.events import EnqueueAnswered, EnqueueCalled, EnqueueRefused, EnqueueUnknown
 from holdfast.torture.history import now_us
 from holdfast.torture.recorder import recorder
 from holdfast.torture.work.app import app, lease
+from holdfast.torture.work.attempt import taken, writes_effects
 from holdfast.torture.work.base import Order, Work
 from holdfast.torture.work.connecting import connected
 
 _BY_LIBRARY, _WITH_OWN_IDS, _COMMITTED, _ROLLED_BACK = range(4)
 _WAYS = (_BY_LIBRARY, _WITH_OWN_IDS, _COMMITTED, _ROLLED_BACK)
 _WEIGHTS = (50, 35, 8, 7)
+_ALONE = (50, 35, 0, 0)  # without transactions of callers
 _GIVE_UP = 0.2  # of the calls with a lost reply are not repeated
 _PAUSE = 0.3  # seconds before a repeat
 _REPEATS = 200
@@ -73,7 +75,7 @@ class Enqueuer:
     async def many(self, work: Work, count: int) -> list[str]:
         """Enqueue several jobs at once, in one of several ways."""
         order, options = self._draw(work, count)
-        (way,) = self._chance.choices(_WAYS, _WEIGHTS)
+        (way,) = self._chance.choices(_WAYS, _WEIGHTS if writes_effects() else _ALONE)
         if way == _BY_LIBRARY:
             return await self._with_library_ids(work, order, options)
         if way == _WITH_OWN_IDS:
@@ -186,7 +188,7 @@ class Enqueuer:
                 size=size,
                 task=task.name,
                 queue=_ordering_scope(task, options),
-                takes=Takes(work.takes),
+                takes=taken(work.takes),
                 max_attempts=int(options.get("max_attempts", task.task.max_attempts)),
                 priority=int(options.get("priority", task.task.priority)),
                 delay_us=round(float(options.get("delay", 0.0)) * 1_000_000),

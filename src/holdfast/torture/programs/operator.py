@@ -32,6 +32,7 @@ from holdfast.torture.history import now_us
 from holdfast.torture.operator_events import LimitAnswered, ScheduleAdded, ScheduleRemoving
 from holdfast.torture.recorder import recorder
 from holdfast.torture.work.app import app
+from holdfast.torture.work.attempt import taken
 
 _AGAIN = 0.3  # seconds
 
@@ -120,7 +121,7 @@ class Follower:
             jobs=(),
             task=task.name,
             queue=task.task.queue,
-            takes=Takes.TRANSACTION,
+            takes=taken(Takes.TRANSACTION),
             max_attempts=task.task.max_attempts,
         )
         recorder.write(call)  # of all jobs of the schedule, which have it as a header

@@ -27,7 +27,8 @@ class Producer:
         self._settings = settings
         self._chance = settings.chance()
         self._what_follows = settings.chance("what follows")  # operator actions on enqueued jobs: those may differ
-        self._drawer = Drawer(self._chance, settings.share, jobs=round(settings.jobs / settings.share))
+        jobs, capabilities = round(settings.jobs / settings.share), app.backend.capabilities
+        self._drawer = Drawer(self._chance, settings.share, jobs=jobs, capabilities=capabilities)
         self._enqueuer = Enqueuer(settings.name, self._chance, luck=settings.chance("luck"))
         self._follower = Follower()
         self._following: set[asyncio.Task[None]] = set()

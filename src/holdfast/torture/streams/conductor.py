@@ -15,7 +15,7 @@ from holdfast.torture.history import HistoryDamaged, now_us
 from holdfast.torture.plan import RunPlan
 from holdfast.torture.programs.settings import WorkerProgramSettings
 from holdfast.torture.progress import RunProgress
-from holdfast.torture.server import OwnServer
+from holdfast.torture.server import RunServer
 from holdfast.torture.streams.names import PARTITIONS
 from holdfast.torture.streams.records import FaultsOver
 from holdfast.torture.target import Target
@@ -70,7 +70,7 @@ class StreamConductor(Conductor):
         *,
         history: Path,
         progress: RunProgress,
-        server: OwnServer | None = None,
+        server: RunServer | None = None,
     ) -> None:
         super().__init__(plan, target, history=history, progress=progress, server=server)
         self._seen: set[int] = set()

@@ -9,7 +9,7 @@ from holdfast.torture.plan import RunPlan
 from holdfast.torture.progress import RunProgress
 from holdfast.torture.report import RunReport
 from holdfast.torture.run import reported
-from holdfast.torture.server import OwnServer
+from holdfast.torture.server import RunServer
 from holdfast.torture.streams.checker import check_streams, recoveries
 from holdfast.torture.streams.conductor import StreamConductor
 from holdfast.torture.streams.dump import dump_streams
@@ -17,7 +17,7 @@ from holdfast.torture.target import Target
 
 
 async def torture_streams(
-    plan: RunPlan, target: Target, *, history: Path, progress: RunProgress, server: OwnServer | None = None
+    plan: RunPlan, target: Target, *, history: Path, progress: RunProgress, server: RunServer | None = None
 ) -> RunReport:
     """Run, read the store, check the history, and report."""
     await asyncio.to_thread(target.create)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
 
+from holdfast.app.open import open_backend
 from holdfast.errors import ConfigError
+from holdfast.store.capabilities import Capabilities
 from holdfast.torture.target.jobs import JobReader
 from holdfast.torture.target.streams import StreamReader
 
@@ -70,6 +72,8 @@ class Target(ABC):
     """Whether the store is reached by a network, with sessions that can be ended and with a clock of its own."""
     one_writer: ClassVar[bool] = False
     """Whether a process that is frozen inside a transaction blocks all other writers."""
+    has_snapshots: ClassVar[bool] = True
+    """Whether a snapshot can be held open."""
     has_pipelines: ClassVar[bool] = False
     """Whether the driver has pipelines and COPY."""
     creating: ClassVar[tuple[str, ...]] = ("create_marker",)
@@ -77,14 +81,26 @@ class Target(ABC):
     errors: tuple[type[Exception], ...]
     """What the driver raises."""
 
-    def __init__(self, url: str, shown: str, statements: TargetStatements) -> None:
+    def __init__(self, url: str, shown: str, statements: TargetStatements | None) -> None:
         self.url = url
         """The URL for Holdfast."""
         self.shown = shown
         """The URL without its password."""
-        self.statements = statements
+        self._statements = statements
         self.jobs = JobReader(self.snapshot)
         self.streams = StreamReader(self.snapshot)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the store can do."""
+        return open_backend(self.url).capabilities
+
+    @property
+    def statements(self) -> TargetStatements:
+        """The statements in the dialect of the store, for the transactions of a run."""
+        if self._statements is None:
+            raise NotImplementedError(f"{self.store} has no statements")
+        return self._statements
 
     # --- created and dropped ----------------------------------------------------------------------------------------
 

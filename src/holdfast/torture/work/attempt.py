@@ -12,10 +12,10 @@ from holdfast.jobs.call import Call
 from holdfast.jobs.context import Context
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancel, Retried, Retry, Snooze, Snoozed
-from holdfast.torture.events import AttemptBegan, AttemptEnded, LeaseLostSeen, ObservedOutcome
+from holdfast.torture.events import AttemptBegan, AttemptEnded, LeaseLostSeen, ObservedOutcome, Takes
 from holdfast.torture.history import now_us
 from holdfast.torture.recorder import recorder
-from holdfast.torture.work.app import recording, target
+from holdfast.torture.work.app import app, recording, target
 
 
 @contextmanager
@@ -126,14 +126,28 @@ def row(job: LeasedJob) -> tuple[str, int, int, str]:
     return (job.id, job.attempt, job.fence, recording.worker_of(job.fence))
 
 
+def writes_effects() -> bool:
+    """Return whether effects are written: only in a transaction of the store, with the completion, are they once."""
+    return app.backend.capabilities.joins_transactions
+
+
+def taken(takes: Takes) -> Takes:
+    """Return where the effect of work is written on this store."""
+    return takes if writes_effects() or takes is not Takes.TRANSACTION else Takes.NOTHING
+
+
 async def take_effect(ctx: Context) -> None:
-    """Write the effect and complete the job, in one transaction."""
+    """Write the effect and complete the job, in one transaction; nothing if the store has none for it."""
+    if not writes_effects():
+        return
     async with ctx.transaction() as connection:
         await connection.execute(insert_into("effect"), row(ctx.job))
 
 
 async def take_effect_and_fail(ctx: Context, error: Exception) -> None:
     """Write the effect and raise before the transaction ends: it must be rolled back."""
+    if not writes_effects():
+        raise error
     async with ctx.transaction() as connection:
         await connection.execute(insert_into("effect"), row(ctx.job))
         raise error
@@ -141,6 +155,8 @@ async def take_effect_and_fail(ctx: Context, error: Exception) -> None:
 
 def take_effect_and_fail_blocking(ctx: Context, error: Exception) -> None:
     """The same, in a thread."""
+    if not writes_effects():
+        raise error
     with ctx.sync.transaction() as connection:
         connection.execute(insert_into("effect"), row(ctx.job))
         raise error
@@ -148,5 +164,7 @@ def take_effect_and_fail_blocking(ctx: Context, error: Exception) -> None:
 
 def take_effect_blocking(ctx: Context) -> None:
     """The same, in a thread."""
+    if not writes_effects():
+        return
     with ctx.sync.transaction() as connection:
         connection.execute(insert_into("effect"), row(ctx.job))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -65,7 +65,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     `weight` is its share of all jobs; `most` bounds its number in a run of any length; `single` keeps it out of bulk
     enqueues, because each of its jobs is expensive; `in_turn` keeps it out of concurrent ones, because its order is
     checked. Jobs that are enqueued at once form chains of `chain` jobs. `draw` returns jobs to enqueue, `follow` is
-    what the producer does to each of them afterwards.
+    what the producer does to each of them afterwards. Only a store with all the capabilities in `needs` gets such work.
     """
 
     name: str
@@ -76,7 +76,12 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     single: bool = False
     in_turn: bool = False
     chain: int = 0
+    needs: frozenset[str] = frozenset()
     follow: Callable[[Follow, str, random.Random], Awaitable[None]] | None = None
+
+
+JOINS_TRANSACTIONS: Final = frozenset({"joins_transactions"})
+"""What work needs whose handler writes in a transaction itself, and not by `take_effect`."""
 
 
 def calls_of(task: TaskHandle[..., Any], **options: Any) -> Callable[[random.Random, int], Order]:

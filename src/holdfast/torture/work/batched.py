@@ -16,7 +16,7 @@ from holdfast.torture.events import Takes
 from holdfast.torture.names import QUEUE
 from holdfast.torture.work.app import AGAIN, app
 from holdfast.torture.work.attempt import batched_attempt, insert_into, row
-from holdfast.torture.work.base import Order, Work
+from holdfast.torture.work.base import JOINS_TRANSACTIONS, Order, Work
 
 _RETRIES, _RELEASES, _BREAKS = "3", "7", "b"  # the last digit of a job's id
 
@@ -67,11 +67,18 @@ def _draw(task: Any) -> Callable[[random.Random, int], Order]:
 
 
 WORKS = (
-    Work(name="transfer_in_batches", weight=8, takes=Takes.TRANSACTION, draw=_draw(transfer_in_batches)),
+    Work(
+        name="transfer_in_batches",
+        weight=8,
+        takes=Takes.TRANSACTION,
+        draw=_draw(transfer_in_batches),
+        needs=JOINS_TRANSACTIONS,
+    ),
     Work(
         name="transfer_in_batches_in_thread",
         weight=2,
         takes=Takes.TRANSACTION,
         draw=_draw(transfer_in_batches_in_thread),
+        needs=JOINS_TRANSACTIONS,
     ),
 )

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from typing import Final
 
+from holdfast.store.capabilities import Capabilities
 from holdfast.torture.work import (
     batched,
     cancels,
@@ -55,18 +56,19 @@ WORKS: Final[tuple[Work, ...]] = (
 
 
 class Drawer:
-    """Draws work by weight, within its bounds; `share` is this producer's part of each bound."""
+    """Draws work that the store allows by weight, within its bounds; `share` is this producer's part of each bound."""
 
-    def __init__(self, chance: random.Random, share: float, *, jobs: int) -> None:
+    def __init__(self, chance: random.Random, share: float, *, jobs: int, capabilities: Capabilities) -> None:
         self._chance = chance
+        self._works = [work for work in WORKS if all(getattr(capabilities, need) for need in work.needs)]
         self._drawn: Counter[str] = Counter()
         self._bounds = {
             work.name: max(1, round(share * min(work.most, 1 + work.most * jobs // 100_000)))
-            for work in WORKS
+            for work in self._works
             if work.most is not None
         }
         # In a run of any size, each kind is drawn at least once.
-        self._first = list(WORKS)
+        self._first = list(self._works)
         chance.shuffle(self._first)
 
     def draw(self) -> Work:
@@ -74,7 +76,7 @@ class Drawer:
         if self._first:
             work = self._first.pop()
         else:
-            (work,) = self._chance.choices(WORKS, [work.weight for work in WORKS])
+            (work,) = self._chance.choices(self._works, [work.weight for work in self._works])
         bound = self._bounds.get(work.name)
         if bound is not None and self._drawn[work.name] >= bound:
             return plain.MOST

@@ -14,7 +14,7 @@ from holdfast.torture.names import QUEUE
 from holdfast.torture.recorder import recorder
 from holdfast.torture.work.app import AGAIN, app
 from holdfast.torture.work.attempt import attempt, insert_into, row
-from holdfast.torture.work.base import Work, calls_of
+from holdfast.torture.work.base import JOINS_TRANSACTIONS, Work, calls_of
 from holdfast.torture.work.transactions import transfer
 
 _ROLLED_BACK = (LeaseLost, StoreUnavailable)
@@ -66,6 +66,18 @@ def _recorded_child(ctx: Context) -> Generator[str]:
 
 
 WORKS = (
-    Work(name="enqueues_child", weight=1, takes=Takes.TRANSACTION, draw=calls_of(enqueues_child)),
-    Work(name="enqueues_child_in_thread", weight=0.5, takes=Takes.TRANSACTION, draw=calls_of(enqueues_child_in_thread)),
+    Work(
+        name="enqueues_child",
+        weight=1,
+        takes=Takes.TRANSACTION,
+        draw=calls_of(enqueues_child),
+        needs=JOINS_TRANSACTIONS,
+    ),
+    Work(
+        name="enqueues_child_in_thread",
+        weight=0.5,
+        takes=Takes.TRANSACTION,
+        draw=calls_of(enqueues_child_in_thread),
+        needs=JOINS_TRANSACTIONS,
+    ),
 )

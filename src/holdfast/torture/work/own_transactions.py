@@ -10,7 +10,7 @@ from holdfast.torture.names import QUEUE
 from holdfast.torture.recorder import recorder
 from holdfast.torture.work.app import AGAIN, app
 from holdfast.torture.work.attempt import attempt, insert_into, row
-from holdfast.torture.work.base import Work, calls_of
+from holdfast.torture.work.base import JOINS_TRANSACTIONS, Work, calls_of
 from holdfast.torture.work.connecting import connected
 
 
@@ -44,5 +44,6 @@ WORKS = (
         weight=1,
         takes=Takes.TRANSACTION,
         draw=calls_of(complete_using_own_connection),
+        needs=JOINS_TRANSACTIONS,
     ),
 )

@@ -13,8 +13,15 @@ from holdfast.jobs.context import Context
 from holdfast.torture.events import Takes
 from holdfast.torture.names import QUEUE
 from holdfast.torture.work.app import AGAIN, app, target
-from holdfast.torture.work.attempt import attempt, insert_into, row, take_effect, take_effect_blocking
-from holdfast.torture.work.base import Work, calls_of
+from holdfast.torture.work.attempt import (
+    attempt,
+    insert_into,
+    row,
+    take_effect,
+    take_effect_blocking,
+    writes_effects,
+)
+from holdfast.torture.work.base import JOINS_TRANSACTIONS, Work, calls_of
 
 _MOMENT: Final = 0.02  # seconds
 
@@ -54,7 +61,7 @@ async def transfer_in_steps(ctx: Context) -> None:
 async def transfer_in_pipeline(ctx: Context) -> None:
     """Write the effect in a pipeline, and stay in it for a moment."""
     with attempt(ctx):
-        if not target().has_pipelines:
+        if not (writes_effects() and target().has_pipelines):
             await take_effect(ctx)
             return
         async with ctx.transaction() as connection, connection.pipeline():
@@ -66,7 +73,7 @@ async def transfer_in_pipeline(ctx: Context) -> None:
 async def transfer_by_copy(ctx: Context) -> None:
     """Write the effect by COPY, and stay in it for a moment."""
     with attempt(ctx):
-        if not target().has_pipelines:
+        if not (writes_effects() and target().has_pipelines):
             await take_effect(ctx)
             return
         async with (
@@ -82,7 +89,13 @@ WORKS = (
     Work(name="transfer", weight=12, takes=Takes.TRANSACTION, draw=calls_of(transfer)),
     Work(name="transfer_in_thread", weight=5, takes=Takes.TRANSACTION, draw=calls_of(transfer_in_thread)),
     Work(name="transfer_in_process", weight=0.5, takes=Takes.TRANSACTION, draw=calls_of(transfer_in_process)),
-    Work(name="transfer_in_steps", weight=1, takes=Takes.TRANSACTION, draw=calls_of(transfer_in_steps)),
+    Work(
+        name="transfer_in_steps",
+        weight=1,
+        takes=Takes.TRANSACTION,
+        draw=calls_of(transfer_in_steps),
+        needs=JOINS_TRANSACTIONS,
+    ),
     Work(name="transfer_in_pipeline", weight=2, takes=Takes.TRANSACTION, draw=calls_of(transfer_in_pipeline)),
     Work(name="transfer_by_copy", weight=1, takes=Takes.TRANSACTION, draw=calls_of(transfer_by_copy)),
 )

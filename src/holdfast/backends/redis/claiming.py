@@ -1,0 +1,223 @@
+"""Lease ready jobs: by one script, or, if limits concern some of them, by a choice that a script checks."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from holdfast.backends.redis.directory import Lane
+from holdfast.backends.redis.looking import Looking
+from holdfast.backends.redis.queue_lists import counted, limit_uses, rate_field
+from holdfast.backends.redis.record import HEAD, KEYED, LEASE, LONG, bucket, seq_of, text_of, unpack, unpack_body
+from holdfast.backends.redis.scripts import CLAIM
+from holdfast.backends.redis.steps import ScriptCall, Word, read
+from holdfast.errors import StoreUnavailable
+from holdfast.model.instants import MICROSECOND, span_micros
+from holdfast.model.job import LeasedJob
+from holdfast.model.limits import LanePlace, LimitUse, Shares, limits_of, next_wait, share_out, taken_by
+from holdfast.store.steps import Steps
+from holdfast.store.values import Claim, ClaimRequest
+
+MOST = 1000  # jobs that one script leases
+_LOOKS = 20  # at lanes and limits that others change
+_LANE = struct.Struct(">I")
+_BODY_AT = 16 + HEAD.size + LEASE.size
+
+
+class _Wanted(NamedTuple):
+    """The lanes that a worker serves and that are not paused, and those of them that limits concern."""
+
+    lanes: list[int]
+    limited: list[int]
+
+
+def claim(rows: Looking, request: ClaimRequest) -> Steps[Claim]:
+    """Lease the first jobs by turn and seq over all lanes, all under one fence."""
+    if request.limit < 1:
+        return Claim([])
+    yield from rows.directory.known()
+    for _ in range(_LOOKS):
+        wanted = _wanted(rows, request)
+        way = _within_limits if wanted.limited else _free
+        claimed = yield from way(rows, request, wanted)
+        if claimed is not None:
+            return claimed
+    raise StoreUnavailable("limits of queues or tasks change faster than they can be read: try again")
+
+
+def _free(rows: Looking, request: ClaimRequest, wanted: _Wanted) -> Steps[Claim | None]:
+    """Claim from lanes without limits; None if the lanes have changed."""
+    lanes = b"".join(map(_LANE.pack, wanted.lanes))
+    reply: Sequence[bytes] = yield ScriptCall(CLAIM, [*_words(rows, request), lanes, b""])
+    if reply[0] == b"shape":
+        yield from rows.directory.refresh()
+        return None
+    return Claim([]) if reply[0] == b"none" else (yield from _rest(rows, request, lanes, reply))
+
+
+def _within_limits(rows: Looking, request: ClaimRequest, wanted: _Wanted) -> Steps[Claim | None]:
+    """Claim what limits allow; None if something has changed since it was read."""
+    found = yield from _choose(rows, request, wanted)
+    if found is None:
+        return None
+    if not found.uses:
+        return (yield from _free(rows, request, wanted))
+    if not found.names:
+        return found.claimed([])
+    reply: Sequence[bytes] = yield ScriptCall(
+        CLAIM, [*_words(rows, request), b"", b"".join(found.names), *found.guards]
+    )
+    if reply[0] == b"jobs":
+        return found.claimed(_jobs(reply, rows.directory.lanes))
+    yield from rows.directory.refresh()
+    return None
+
+
+def _rest(rows: Looking, request: ClaimRequest, lanes: bytes, reply: Sequence[bytes]) -> Steps[Claim]:
+    """Go on with a claim of many jobs, under its fence, until another claim comes between."""
+    jobs = _jobs(reply, rows.directory.lanes)
+    is_cut, is_full, fence = reply[2] == b"1", len(jobs) == MOST, reply[1]
+    while is_full and not is_cut and len(jobs) < request.limit:
+        words = _words(rows, request)
+        words[-3:] = [min(MOST, request.limit - len(jobs)), request.max_bytes - _size(jobs), fence]
+        reply = yield ScriptCall(CLAIM, [*words, lanes, b""])
+        if reply[0] != b"jobs":
+            is_cut = reply[0] == b"shape"
+            break
+        more = _jobs(reply, rows.directory.lanes)
+        jobs += more
+        is_cut, is_full = reply[2] == b"1", len(more) == MOST
+    return Claim(jobs, is_cut=is_cut)
+
+
+def _size(jobs: Sequence[LeasedJob]) -> int:
+    return sum(len(job.payload.encode()) for job in jobs)
+
+
+def _wanted(rows: Looking, request: ClaimRequest) -> _Wanted:
+    directory = rows.directory
+    tasks, queues = set(request.tasks), None if request.queues is None else set(request.queues)
+    lanes: list[int] = []
+    limited: list[int] = []
+    for number, lane in enumerate(directory.lanes):
+        if lane[1] in tasks and (queues is None or lane[0] in queues):
+            places = directory.place_of(lane)
+            if not any(place.paused for place in places):
+                lanes.append(number)
+                if any(place.is_limited for place in places):
+                    limited.append(number)
+    return _Wanted(lanes, limited)
+
+
+def _words(rows: Looking, request: ClaimRequest) -> list[Word]:
+    limit = min(request.limit, MOST)
+    lease = (request.worker_id, span_micros(request.lease), int(request.isolates))
+    return [rows.directory.shape, *lease, limit, request.max_bytes, b""]
+
+
+def _jobs(reply: Sequence[bytes], lanes: Sequence[Lane]) -> list[LeasedJob]:
+    fence = int(reply[1])
+    return [_leased(text, fence, lanes) for text in reply[4:]]
+
+
+def _leased(text: bytes, fence: int, lanes: Sequence[Lane]) -> LeasedJob:
+    head: tuple[int, ...] = HEAD.unpack_from(text, 16)
+    _, flags, interrupted, lost, attempt, excused, turn, seq, lane, priority, most, enqueued = head
+    at, order_key = _BODY_AT, None
+    if flags & KEYED:
+        end = at + 2 + int.from_bytes(text[at : at + 2], "big")
+        order_key, at = text[at + 2 : end].decode(), end
+    payload, headers, timeout = unpack_body(text[at:])
+    queue, task = lanes[lane]
+    counters = (attempt, excused, interrupted, lost)
+    body = (payload, headers, priority, most, timeout, enqueued, turn)
+    return LeasedJob(text_of(text[:16]), seq, queue, task, *body, *counters, fence, order_key)
+
+
+# -- limits
+
+
+class _Chosen(NamedTuple):
+    """Jobs that the limits allow, as members, and what must still hold when they are claimed; without `uses`, all."""
+
+    names: list[bytes]
+    guards: list[Word]
+    uses: Sequence[LimitUse]
+    shares: Shares
+    is_cut: bool
+
+    def claimed(self, jobs: list[LeasedJob]) -> Claim:
+        """Return what a claim of these jobs answers."""
+        taken = taken_by(((job.queue, job.task) for job in jobs), self.uses)
+        wait = next_wait(self.uses, taken, self.shares.refused)
+        return Claim(
+            jobs,
+            is_cut=self.is_cut,
+            is_limited=bool(self.shares.refused) or self.shares.is_held_back,
+            wait=None if wait is None else wait * MICROSECOND,
+        )
+
+
+def _choose(rows: Looking, request: ClaimRequest, wanted: _Wanted) -> Steps[_Chosen | None]:
+    """Choose jobs by turn while every limit has room; None if the lanes have changed."""
+    directory = rows.directory
+    shape = directory.shape
+    now, counts, (rates,) = yield from counted(rows, "rx", ("HGETALL", "rates"))
+    if directory.shape != shape:
+        return None
+    if not any(counts[lane]["r"] for lane in wanted.limited):
+        return _Chosen([], [], (), Shares({}, frozenset(), is_held_back=False), is_cut=False)
+    running = {lane: number["x"] for lane, number in counts.items()}
+    uses = [LimitUse(*use) for use in limit_uses(directory, now, running, rates)]
+    rooms = {use.key: use.room for use in uses}
+    limit = min(request.limit, MOST)
+    numbers: dict[int, int] = {}
+    for lane in wanted.lanes:
+        room = min((rooms[key] for key in limits_of(*directory.lanes[lane]) if key in rooms), default=limit)
+        # One more than may be claimed: whether a limit refuses a job is part of the answer.
+        numbers[lane] = min(limit, room + 1)
+    _, found = yield from read(
+        *(("ZRANGE", f"r{lane}", 0, number - 1, "WITHSCORES") for lane, number in numbers.items())
+    )
+    fronts = {lane: list(zip(each[::2], each[1::2], strict=True)) for lane, each in zip(numbers, found, strict=True)}
+    places = {
+        LanePlace(int(float(turn)), seq_of(name), lane): name for lane, each in fronts.items() for name, turn in each
+    }
+    slots = limit if request.slots is None else request.slots
+    shares = share_out(places, dict(enumerate(directory.lanes)), rooms, limit=limit, slots=slots)
+    firsts = {name for lane, share in shares.by_lane.items() for name, _ in fronts[lane][:share]}
+    names = [name for _, name in sorted(places.items()) if name in firsts]
+    kept = yield from _within(names, request.max_bytes)
+    chosen = [directory.lanes[place.lane_id] for place, name in places.items() if name in set(kept)]
+    guards = _guards(rows, uses, taken_by(chosen, uses), rates)
+    return _Chosen(kept, guards, uses, shares, is_cut=len(kept) < len(names))
+
+
+def _within(names: Sequence[bytes], max_bytes: int) -> Steps[list[bytes]]:
+    """Return members until their payloads would exceed `max_bytes`, but at least the first."""
+    _, found = yield from read(*(("HGET", bucket(name[8:]), name[8:]) for name in names))
+    kept: list[bytes] = []
+    size = 0
+    for name, text in zip(names, found, strict=True):
+        size += 0 if text is None else LONG.unpack_from(unpack(text).body)[0]
+        if size > max_bytes and kept:
+            break
+        kept.append(name)
+    return kept
+
+
+def _guards(rows: Looking, uses: Sequence[LimitUse], taken: dict[Any, int], rates: Sequence[bytes]) -> list[Word]:
+    """Return what the script compares: no more leases than were counted, and the same rates, which it then moves."""
+    concerned = [use for use in uses if taken[use.key]]
+    words: list[Word] = [len(concerned)]
+    for use in concerned:
+        at = 0 if use.kind == "queue" else 1
+        lanes = [number for number, lane in enumerate(rows.directory.lanes) if lane[at] == use.name]
+        words += (use.running, b"".join(map(_LANE.pack, lanes)))
+    spent = dict(zip(rates[::2], rates[1::2], strict=True))
+    for use in concerned:
+        if use.rate_jobs is not None:
+            field = rate_field(use.kind, use.name)
+            words += (field, spent.get(field, b"0"), use.rate_after(taken[use.key]))
+    return words

@@ -1,0 +1,135 @@
+"""The lanes of a store, and what is set for its queues and tasks, as this process knows them.
+
+A lane, a queue and a task, is a number. `shape` in `meta` is another number whenever a lane is added, or a pause or a
+limit is set; a claim is refused unless it names the current one. So a claim reads none of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.backends.redis.record import Names
+from holdfast.backends.redis.scripts import COMMIT, READ
+from holdfast.backends.redis.steps import Command, Group, Guard, Restart, ScriptCall, Word, change, read
+from holdfast.backends.redis.wire import Server
+from holdfast.store.steps import Steps
+
+Lane = tuple[str, str]
+
+
+class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is set for a queue or a task."""
+
+    paused: bool = False
+    max_running: int | None = None
+    rate_jobs: int | None = None
+    rate_span: int | None = None
+    rate_burst: int | None = None
+    declared: str | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it has a limit."""
+        return self.max_running is not None or self.rate_jobs is not None
+
+
+FREE = Place()
+_decode = msgspec.json.Decoder(Place).decode
+_encode = msgspec.json.encode
+
+
+class Directory:
+    """The lanes, queues and tasks of a store, read again when they have changed."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.shape = b""
+        self.lanes: list[Lane] = []
+        self.queues: dict[str, Place] = {}
+        self.tasks: dict[str, Place] = {}
+        self._numbers: dict[Lane, int] = {}
+
+    def refresh(self) -> Steps[None]:
+        """Read them."""
+        words: list[Word] = []
+        for command in (
+            ("HMGET", "meta", "id", "shape"),
+            ("LRANGE", "lanes", 0, -1),
+            ("HGETALL", "queues"),
+            ("HGETALL", "tasks"),
+        ):
+            words += (len(command), *command)
+        _, (store, shape), lanes, queues, tasks = yield ScriptCall(READ, words, any_store=True)
+        found: list[Lane] = []
+        for lane in lanes:
+            queue, _, task = lane.decode().partition("\0")
+            found.append((queue, task))
+        self.lanes, self.queues, self.tasks = found, _places(queues), _places(tasks)
+        self._numbers = {lane: number for number, lane in enumerate(found)}
+        self.shape, self._server.id = shape or b"", store
+
+    @property
+    def store(self) -> bytes:
+        """The id of the store that was read."""
+        return self._server.id
+
+    def known(self) -> Steps[None]:
+        """Read them if that was never done, or if the store is another one."""
+        if not self._server.id:
+            yield from self.refresh()
+
+    def numbers(self, lanes: Iterable[Lane]) -> Steps[dict[Lane, int]]:
+        """Return the numbers of lanes; new ones are added."""
+        yield from self.known()
+        wanted = dict.fromkeys(lanes)
+        missing = [lane for lane in wanted if lane not in self._numbers]
+        if missing:
+            yield from self.refresh()
+            missing = [lane for lane in wanted if lane not in self._numbers]
+        if missing:
+            words = [f"{queue}\0{task}" for queue, task in missing]
+            group = Group([Guard("h", "meta", "shape", self.shape)], [("RPUSH", "lanes", *words), _RESHAPE])
+            if (yield ScriptCall(COMMIT, [1, 1, *group.words(), ""], is_kept_back=True)) == b"!":
+                raise Restart
+            yield from self.refresh()
+        return {lane: self._numbers[lane] for lane in wanted}
+
+    def name(self, lane: int) -> Steps[Lane]:
+        """Return the queue and task of a lane."""
+        if not self._server.id or lane >= len(self.lanes):
+            yield from self.refresh()
+        return self.lanes[lane]
+
+    def names(self, lane: int, worker: bytes | None = None) -> Steps[Names]:
+        """Return the names in a record."""
+        queue, task = yield from self.name(lane)
+        return Names(queue, task, None if worker is None else worker.decode())
+
+    def place_of(self, lane: Lane) -> tuple[Place, Place]:
+        """Return what is set for a lane's queue and for its task."""
+        return self.queues.get(lane[0], FREE), self.tasks.get(lane[1], FREE)
+
+    def is_paused(self, lane: Lane) -> bool:
+        """Whether its queue or its task is paused."""
+        return any(place.paused for place in self.place_of(lane))
+
+    def set(self, kind: str, name: str, **parts: Any) -> Steps[bool]:
+        """Set something for a queue or a task (`kind`: queues, tasks); return whether that is a change."""
+        _, (text,) = yield from read(("HGET", kind, name))
+        old = FREE if text is None else _decode(text)
+        new = msgspec.structs.replace(old, **parts)
+        if new == old:
+            return False
+        command: Command = ("HSET", kind, name, _encode(new))
+        yield from change([Guard("h", kind, name, text or b"")], command, _RESHAPE, ("WAKE", ""))
+        return True
+
+
+_RESHAPE: Command = ("HINCRBY", "meta", "shape", 1)
+
+
+def _places(found: Sequence[bytes]) -> dict[str, Place]:
+    return {name.decode(): _decode(text) for name, text in zip(found[::2], found[1::2], strict=True)}

@@ -1,0 +1,301 @@
+"""Lists of jobs, leases and attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from holdfast.backends.redis.job_writes import LETTERS
+from holdfast.backends.redis.looking import Looking, Seen, result_of
+from holdfast.backends.redis.record import (
+    ASKED,
+    CODES,
+    COMPLETED,
+    ISOLATED,
+    LEASED,
+    RUNNING,
+    STATES,
+    bucket,
+    id_of,
+    member,
+    seq_of,
+    text_of,
+    unpack_body,
+)
+from holdfast.backends.redis.steps import Command, read
+from holdfast.backends.redis.unique_keys import key_of
+from holdfast.model.job import JobState
+from holdfast.store.steps import Steps
+
+_WINDOW = 500  # members of all lanes together that one look for the oldest jobs reads
+_SCAN = 1000
+
+
+class StoredAttempt(msgspec.Struct, array_like=True):
+    """An attempt as it is stored: the fields of `AttemptRecord`, and those of its failure."""
+
+    attempt: int
+    fence: int
+    by_holder: bool
+    worker_id: str
+    started_at: int
+    ended_at: int
+    outcome: str
+    failure: tuple[str, str, str, str] | None
+
+
+decode_attempt = msgspec.msgpack.Decoder(StoredAttempt).decode
+
+
+def _listed(job: Seen) -> tuple[Any, ...]:
+    """Return the fields of `ListedJob`."""
+    record, names = job.record, job.names
+    leased = bool(record.flags & LEASED)
+    has_ended = record.code >= COMPLETED
+    return (
+        text_of(job.id16),
+        record.seq,
+        names.queue,
+        names.task,
+        str(STATES[record.code]),
+        record.priority,
+        record.attempt,
+        record.max_attempts,
+        record.enqueued_at,
+        record.turn,
+        record.started_at if leased else None,
+        record.finished_at if has_ended else None,
+        names.worker_id if leased else None,
+        record.extra.why if has_ended and record.code != COMPLETED else None,
+        record.order_key.decode() if record.is_keyed else None,
+        None,
+        None if record.code == COMPLETED else record.excused,
+    )
+
+
+def _job_view(rows: Looking, id: str) -> Steps[list[Any]]:  # noqa: A002 - the name of the parameter
+    _, found = yield from rows.seen([id_of(id)])
+    return [_listed(job) for job in found]
+
+
+def _job_body(rows: Looking, seq: int) -> Steps[list[Any]]:
+    answer: list[Any] = []
+    for job in (yield from rows.by_seq([seq])):
+        payload, headers, timeout = unpack_body((yield from rows.body(job.id16, job.text)))
+        _, (unique,) = yield from read(("HGET", bucket(job.id16), job.id16 + b"u"))
+        encoded = None if headers is None else msgspec.json.encode(headers)
+        answer.append((payload, encoded, timeout, result_of(job), key_of(unique)))
+    return answer
+
+
+def _job_attempts(rows: Looking, seq: int) -> Steps[list[Any]]:
+    answer: list[Any] = []
+    for job in (yield from rows.by_seq([seq])):
+        _, (found,) = yield from read(("HVALS", b"a" + job.id16))
+        for each in sorted(map(decode_attempt, found), key=lambda each: each.attempt):
+            words = each.failure or (None, None, None, None)
+            answer.append((each.attempt, each.worker_id, each.started_at, each.ended_at, each.outcome, *words))
+    return answer
+
+
+def _job_states(rows: Looking, ids: Sequence[str]) -> Steps[list[Any]]:
+    _, found = yield from rows.seen([id_of(job_id) for job_id in ids])
+    return [(text_of(job.id16), str(STATES[job.record.code]), result_of(job)) for job in found]
+
+
+def _id_of(rows: Looking, seq: int) -> Steps[list[Any]]:
+    return [(text_of(job.id16),) for job in (yield from rows.by_seq([seq]))]
+
+
+def _find_ids(rows: Looking, first: str, last: str, limit: int) -> Steps[list[Any]]:  # noqa: ARG001
+    low, high = UUID(first).bytes, UUID(last).bytes
+    found: list[bytes] = []
+    after = b"[" + low[:4]
+    while len(found) < limit:
+        _, (names,) = yield from read(("ZRANGE", "buckets", after, b"[" + high[:4], "BYLEX", "LIMIT", 0, 1))
+        if not names:
+            break
+        inside: set[bytes] = set()
+        cursor = b"0"
+        while True:
+            _, ((cursor, fields),) = yield from read(("HSCAN", b"j" + names[0], cursor, "COUNT", _SCAN))
+            inside.update(field for field in fields[::2] if len(field) == len(low) and low <= field <= high)
+            if cursor == b"0":
+                break
+        found += sorted(inside)
+        after = b"(" + names[0]
+    return [(text_of(id16),) for id16 in found[:limit]]
+
+
+# -- pages of one state
+
+
+class _ListOrder(NamedTuple):
+    """How the jobs of one state are ordered: by score, then seq, up or down; after a place."""
+
+    score: int
+    seq: int
+    down: bool
+
+
+def _page(
+    rows: Looking, state: JobState, queue: str | None, task: str | None, limit: int, way: _ListOrder
+) -> Steps[list[Any]]:
+    """Return one page of the jobs of a state, merged over the lanes."""
+    yield from rows.directory.refresh()
+    lanes = [
+        number
+        for number, lane in enumerate(rows.directory.lanes)
+        if queue in {None, lane[0]} and task in {None, lane[1]}
+    ]
+    letters = "st" if state is JobState.SCHEDULED else LETTERS[CODES[state]]
+    places: list[tuple[float, int, bytes]] = []
+    for name in (f"{letter}{lane}" for lane in lanes for letter in letters):
+        places += yield from _from_set(name, limit, way)
+    places.sort(reverse=way.down)
+    _, found = yield from rows.seen([name[8:] for _, _, name in places[:limit]])
+    by_member = {member(job.record.seq, job.id16): job for job in found}
+    # A job that has moved on since is left out.
+    jobs = [by_member[name] for _, _, name in places[:limit] if name in by_member]
+    return [_listed(job) for job in jobs if STATES[job.record.code] is state]
+
+
+def _from_set(name: str, limit: int, way: _ListOrder) -> Steps[list[tuple[float, int, bytes]]]:
+    """Return the members after a place; those with the score of the place are compared by seq."""
+    found: list[tuple[float, int, bytes]] = []
+    bounds = (way.score, "-inf") if way.down else (way.score, "+inf")
+    start = 0
+    while len(found) < limit:
+        command: Command = ("ZRANGE", name, *bounds, "BYSCORE", *(("REV",) if way.down else ()))
+        _, (pairs,) = yield from read((*command, "LIMIT", start, limit, "WITHSCORES"))
+        for each, text in zip(pairs[::2], pairs[1::2], strict=True):
+            score, seq = float(text), seq_of(each)
+            place = (float(way.score), way.seq)  # a score has 53 bits
+            if (score, seq) < place if way.down else (score, seq) > place:
+                found.append((score, seq, each))
+        start += limit
+        if len(pairs) < 2 * limit:
+            break
+    return found[:limit]
+
+
+def _upwards(state: JobState) -> Callable[..., Steps[list[Any]]]:
+    def listing(
+        rows: Looking, queue: str | None, task: str | None, limit: int, after_turn: int = 0, after_seq: int = 0
+    ) -> Steps[list[Any]]:
+        place = _ListOrder(after_seq, after_seq, down=False) if state is JobState.BLOCKED else None
+        way = place or _ListOrder(after_turn, after_seq, down=False)
+        return (yield from _page(rows, state, queue, task, limit, way))
+
+    return listing
+
+
+def _downwards(state: JobState) -> Callable[..., Steps[list[Any]]]:
+    def listing(
+        rows: Looking, queue: str | None, task: str | None, limit: int, before: int, before_end: int
+    ) -> Steps[list[Any]]:
+        score = before if state is JobState.RUNNING else before_end
+        return (yield from _page(rows, state, queue, task, limit, _ListOrder(score, before, down=True)))
+
+    return listing
+
+
+def oldest(
+    rows: Looking, letter: str, latest: int, passed: Mapping[str, int], limit: int
+) -> Steps[list[tuple[str, bytes, bytes]]]:
+    """Return the set, member and score of the jobs that ended first in a state, over all lanes."""
+    lanes = [f"{letter}{number}" for number in range(len(rows.directory.lanes))]
+    window = max(2, min(limit, _WINDOW // max(1, len(lanes))))
+    commands = [
+        ("ZRANGE", lane, "-inf", latest, "BYSCORE", "LIMIT", passed.get(lane, 0), window, "WITHSCORES")
+        for lane in lanes
+    ]
+    _, found = yield from read(*commands)
+    places: list[tuple[float, int, tuple[str, bytes, bytes]]] = []
+    bound = float("inf")  # behind it, a lane may have jobs that were not read
+    for lane, pairs in zip(lanes, found, strict=True):
+        for name, score in zip(pairs[::2], pairs[1::2], strict=True):
+            places.append((float(score), seq_of(name), (lane, name, score)))
+        if len(pairs) == 2 * window:
+            bound = min(bound, float(pairs[-1]))
+    places.sort()
+    return [place for score, _, place in places if score <= bound][:limit]
+
+
+# -- leases
+
+
+def _leases(rows: Looking, limit: int, seq: int | None, expired_only: bool) -> Steps[list[Any]]:
+    if seq is None:
+        now, (found,) = yield from read(("ZRANGE", "leases", 0, limit - 1, "WITHSCORES"))
+        pairs = [(name, float(until)) for name, until in zip(found[::2], found[1::2], strict=True)]
+    else:
+        jobs = yield from rows.by_seq([seq])
+        names = [member(seq, job.id16) for job in jobs]
+        now, ends = yield from read(*(("ZSCORE", "leases", name) for name in names))
+        pairs = [(name, float(until)) for name, until in zip(names, ends, strict=True) if until is not None]
+    if expired_only:
+        pairs = [pair for pair in pairs if pair[1] <= now]
+    _, found = yield from rows.seen([name[8:] for name, _ in pairs])
+    by_member = {member(job.record.seq, job.id16): job for job in found if job.record.code == RUNNING}
+    ordered = [(name, until) for name, until in sorted(pairs, key=_by_end) if name in by_member]
+    return [_lease(by_member[name], int(until) - now) for name, until in ordered]
+
+
+def _by_end(pair: tuple[bytes, float]) -> tuple[float, bytes]:
+    return pair[1], pair[0]
+
+
+def _lease(job: Seen, expires_in: int) -> tuple[Any, ...]:
+    record, names = job.record, job.names
+    flags = record.flags
+    held = (text_of(job.id16), record.seq, record.fence, names.queue, names.task, names.worker_id, record.attempt)
+    facts = (bool(flags & ISOLATED), bool(flags & ASKED), record.extra.percent, record.extra.note)
+    return (*held, record.started_at, expires_in, *facts)
+
+
+def _any_expired(rows: Looking, longest: int | None) -> Steps[list[Any]]:
+    return [(bool((yield from rows.expired(longest, 1)).rows),)]
+
+
+def _cancel_asked(rows: Looking, worker_id: str) -> Steps[list[Any]]:
+    _, (number,) = yield from read(("HGET", "worker", worker_id))
+    if number is None:
+        return []
+    _, (names,) = yield from read(("ZRANGE", "asked", number, number, "BYSCORE"))
+    return (yield from _held(rows, names, 0))
+
+
+def _unacknowledged(rows: Looking, worker_id: str, after: int) -> Steps[list[Any]]:
+    _, (number,) = yield from read(("HGET", "worker", worker_id))
+    if number is None:
+        return []
+    _, (names,) = yield from read(("ZRANGE", f"w{number.decode()}", f"({after}", "+inf", "BYSCORE"))
+    return (yield from _held(rows, names, after))
+
+
+def _held(rows: Looking, names: Sequence[bytes], after: int) -> Steps[list[Any]]:
+    if not names:
+        return []
+    _, found = yield from rows.seen([name[8:] for name in names])
+    held = sorted((job.record.seq, job) for job in found if job.record.code == RUNNING and job.record.fence > after)
+    return [(text_of(job.id16), seq, job.record.fence) for seq, job in held]
+
+
+LISTS: dict[str, Callable[..., Steps[list[Any]]]] = {
+    "job_view": _job_view,
+    "job_body": _job_body,
+    "job_attempts": _job_attempts,
+    "job_states": _job_states,
+    "id_of": _id_of,
+    "find_ids": _find_ids,
+    "leases": _leases,
+    "any_expired": _any_expired,
+    "cancel_asked": _cancel_asked,
+    "unacknowledged_leases": _unacknowledged,
+    **{f"list_{state}": _upwards(state) for state in (JobState.READY, JobState.SCHEDULED, JobState.BLOCKED)},
+    **{f"list_{state}": _downwards(state) for state in JobState if state not in {"ready", "scheduled", "blocked"}},
+}

@@ -1,0 +1,106 @@
+-- Leases ready jobs. ARGV: shape, worker, span, isolates, limit, bytes, fence, lanes of 4 bytes each; or, if a limit
+-- concerns some of them, exactly the members in the next one, guarded by what the choice depends on: leases and rates.
+-- With a fence, it goes on with the claim that took it, unless another claim has come between.
+local shape, worker, span, isolates = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6] == '1'
+local limit, most, lanes, chosen = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[10], ARGV[11]
+local last = call('GET', P .. 'fence')
+local goes_on = ARGV[9] ~= ''
+if goes_on and last ~= ARGV[9] then return {'none'} end
+if call('HGET', KEYS[1], 'shape') ~= shape then return {'shape'} end
+
+local function before(one, other)
+  if one[1] ~= other[1] then return one[1] < other[1] end
+  return one[2] < other[2]
+end
+
+-- The first members by turn, then seq, over all lanes. A lane whose first job comes too late is not read.
+local function front()
+  if #lanes == 0 then return {} end
+  if #lanes == 4 then return call('ZRANGE', P .. 'r' .. int(at('>I4', lanes, 1)), 0, limit - 1) end
+  local heads, places, bound = {}, {}, '+inf'
+  for i = 1, #lanes, 4 do
+    local key = P .. 'r' .. int(at('>I4', lanes, i))
+    local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    if first[1] then heads[#heads + 1] = {tonumber(first[2]), i, key} end
+  end
+  table.sort(heads, before)
+  for _, head in ipairs(heads) do
+    if #places >= limit and head[1] > places[limit][1] then break end
+    local found = call('ZRANGE', head[3], '-inf', bound, 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
+    for k = 1, #found, 2 do places[#places + 1] = {tonumber(found[k + 1]), at('>I8', found[k], 1), found[k]} end
+    table.sort(places, before)
+    if #places >= limit then bound = int(places[limit][1]) end
+  end
+  local members = {}
+  for k = 1, math.min(limit, #places) do members[k] = places[k][3] end
+  return members
+end
+
+local members, next_word = {}, 12
+if chosen == '' then
+  members = front()
+else
+  for i = 1, #chosen, 24 do members[#members + 1] = sub(chosen, i, i + 23) end
+  for _ = 1, tonumber(ARGV[next_word]) do
+    local running, among = 0, ARGV[next_word + 2]
+    for i = 1, #among, 4 do running = running + call('ZCARD', P .. 'x' .. int(at('>I4', among, i))) end
+    if running > tonumber(ARGV[next_word + 1]) then return {'again'} end
+    next_word = next_word + 2
+  end
+  for i = next_word + 1, #ARGV, 3 do
+    if (call('HGET', P .. 'rates', ARGV[i]) or '0') ~= ARGV[i + 1] then return {'again'} end
+  end
+end
+if #members == 0 then return {'none'} end
+
+local ids, taken, size, cut = {}, {}, 0, '0'
+for i, member in ipairs(members) do ids[i] = sub(member, 9) end
+local found = records(ids)
+for i = 1, #members do
+  local record = found[i]
+  if not record or byte(record, 1) ~= READY then
+    if chosen ~= '' then return {'again'} end
+  else
+    local position = 49
+    if band(byte(record, 2), KEYED) > 0 then position = 51 + at('>I2', record, 49) end
+    size = size + at('>I4', record, position)
+    if size > most and (#taken > 0 or goes_on) and chosen == '' then
+      cut = '1'
+      break
+    end
+    taken[#taken + 1] = i
+  end
+end
+if #taken == 0 then return {'none'} end
+
+-- A failover may have lost the last fences; the clock has moved on since.
+local fence = goes_on and tonumber(last) or math.max((tonumber(last) or 0) + 1, now)
+call('SET', P .. 'fence', int(fence))
+local number = call('HGET', P .. 'worker', worker)
+if not number then
+  number = int(call('HINCRBY', KEYS[1], 'workers', 1))
+  call('HSET', P .. 'worker', worker, number)
+  call('HSET', P .. 'workers', number, worker)
+end
+local lease, expiry = pack('>I8I8I8I4', fence, now, span, tonumber(number)), int(now + span)
+local reply, fence_text = {'jobs', int(fence), cut, int(now)}, int(fence)
+for k, i in ipairs(taken) do
+  local record, member, id = found[i], members[i], ids[i]
+  local flags, lane = byte(record, 2), int(at('>I4', record, 29))
+  flags = flags - band(flags, RETRYING) + LEASED
+  if isolates and byte(record, 4) > 0 then flags = flags + ISOLATED end
+  record = char(RUNNING, flags) .. sub(record, 3, 4) .. pack('>I4', at('>I4', record, 5) + 1) .. sub(record, 9, 48)
+    .. lease .. sub(record, 49)
+  put('HSET', 'j' .. sub(id, 1, 4), id, record)
+  put('ZREM', 'r' .. lane, member)
+  put('ZADD', 'leases', expiry, member)
+  put('ZADD', 'w' .. number, fence_text, member)
+  put('ZADD', 'x' .. lane, int(at('>I8', member, 1)), member)
+  if band(flags, APART) > 0 then record = record .. call('HGET', P .. 'j' .. sub(id, 1, 4), id .. 'p') end
+  reply[k + 4] = id .. record
+end
+if chosen ~= '' then
+  for i = next_word + 1, #ARGV, 3 do call('HSET', P .. 'rates', ARGV[i], ARGV[i + 2]) end
+end
+flush()
+return reply

@@ -1,0 +1,51 @@
+-- Deletes ended jobs with all that belongs to them. ARGV in threes from ARGV[3] on: the set, the member, its score. Returns
+-- 1 for each that is deleted; 0 for one that is not there any more, or has a child that has not ended.
+local function is_needed(member)
+  local children = call('SMEMBERS', P .. 'h' .. member)
+  for from = 1, #children, 1000 do
+    local ids = {}
+    for i = from, math.min(from + 999, #children) do ids[#ids + 1] = sub(children[i], 9) end
+    local found = records(ids)
+    for i = 1, #ids do if found[i] and byte(found[i], 1) < COMPLETED then return true end end
+  end
+  return false
+end
+
+local verdicts, size, chunks, buckets = {}, 0, {}, {}
+for i = 3, #ARGV, 3 do
+  local set, member = ARGV[i], ARGV[i + 1]
+  local id = sub(member, 9)
+  local bucket = P .. 'j' .. sub(id, 1, 4)
+  local verdict = '0'
+  if tonumber(call('ZSCORE', P .. set, member) or 'nan') == tonumber(ARGV[i + 2]) and not is_needed(member) then
+    verdict = '1'
+    local kept = call('HMGET', bucket, id, id .. 'g', id .. 'u')
+    if kept[2] then
+      for k = 2, #kept[2], 25 do call('SREM', P .. 'h' .. sub(kept[2], k, k + 23), member) end
+    end
+    if kept[3] then  -- a key for a period stays until its end
+      local key = sub(kept[3], 2)
+      local holder = call('HGET', P .. 'u', key)
+      if holder and sub(holder, 1, 16) == id and sub(holder, 18, 25) == '\0\0\0\0\0\0\0\0' then call('HDEL', P .. 'u', key) end
+    end
+    if kept[1] and byte(kept[1], 1) == COMPLETED then size = size + #kept[1] end
+    call('HDEL', bucket, id, id .. 'p', id .. 'g', id .. 'u')
+    call('UNLINK', P .. 'a' .. id)
+    call('ZREM', P .. set, member)
+    local chunk = int(math.floor(at('>I8', member, 1) / 1024))
+    chunks[chunk] = (chunks[chunk] or 0) + 1
+    buckets[bucket] = sub(id, 1, 4)
+  end
+  verdicts[#verdicts + 1] = verdict
+end
+for chunk, number in pairs(chunks) do
+  if call('HINCRBY', P .. 'chunks', chunk, -number) <= 0 then
+    call('HDEL', P .. 'chunks', chunk)
+    call('UNLINK', P .. 'i' .. chunk)
+  end
+end
+for bucket, name in pairs(buckets) do
+  if call('EXISTS', bucket) == 0 then call('ZREM', P .. 'buckets', name) end
+end
+if size > 0 then call('DECRBY', P .. 'bytes', size) end
+return table.concat(verdicts)

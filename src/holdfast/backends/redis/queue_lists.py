@@ -1,0 +1,326 @@
+"""Lists of queues, tasks, limits, workers and counts; heartbeats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+from holdfast.backends.redis.directory import FREE, Directory, Lane, Place
+from holdfast.backends.redis.job_writes import COUNTERS, RUN_TIME
+from holdfast.backends.redis.looking import Looking, Seen
+from holdfast.backends.redis.record import RETRYING, RUNNING, SCHEDULED, id_of, seq_of, text_of
+from holdfast.backends.redis.steps import Command, change, read
+from holdfast.model.instants import span_micros
+from holdfast.model.turn import run_at_of
+from holdfast.store.steps import Steps
+
+Counted = dict[int, dict[str, int]]
+SETS = "rxstbf"  # ready, running, delayed, retrying, blocked, failed
+_LINES = 500  # order keys that one step looks at
+_THINGS = ("enqueued", "completed", "retried", "failed", "cancelled", "lost")
+
+
+def counted(rows: Looking, letters: str, *more: Command) -> Steps[tuple[int, Counted, list[Any]]]:
+    """Return, in one step, the clock, how many jobs each lane has in some sets, and the replies to more commands.
+
+    All lanes are counted: if one was added meanwhile, this is repeated.
+    """
+    directory = rows.directory
+    while True:
+        yield from directory.known()
+        lanes = range(len(directory.lanes))
+        commands: list[Command] = [("ZCARD", f"{letter}{lane}") for lane in lanes for letter in letters]
+        now, (shape, *found) = yield from read(("HGET", "meta", "shape"), *commands, *more)
+        if shape == directory.shape:
+            break
+        yield from directory.refresh()
+    numbers: Iterator[int] = iter(found)
+    counts = {lane: {letter: next(numbers) for letter in letters} for lane in lanes}
+    return now, counts, list(numbers)
+
+
+def _heads(rows: Looking) -> Steps[dict[int, tuple[int, Seen]]]:
+    """Return the clock, and the first ready job of each lane that has one."""
+    lanes = range(len(rows.directory.lanes))
+    _, found = yield from read(*(("ZRANGE", f"r{lane}", 0, 0) for lane in lanes))
+    names = {names[0][8:]: lane for lane, names in zip(lanes, found, strict=True) if names}
+    now, jobs = yield from rows.seen(list(names))
+    return {names[job.id16]: (now, job) for job in jobs}
+
+
+def _due(heads: Iterable[tuple[int, Seen]]) -> int | None:
+    """Return how long the job whose turn is next has been due."""
+    first = min(heads, key=lambda head: (head[1].record.turn, head[1].record.seq), default=None)
+    if first is None:
+        return None
+    now, job = first
+    return now - run_at_of(job.record.turn, job.record.priority)
+
+
+def _summed(counts: Counted, lanes: Sequence[int]) -> tuple[int, int, int, int, int]:
+    """Return how many are ready, running, scheduled, blocked and failed."""
+    ready, running, delayed, retrying, blocked, failed = (sum(counts[lane][name] for lane in lanes) for name in SETS)
+    return ready, running, delayed + retrying, blocked, failed
+
+
+def _lanes(directory: Directory, at: int, name: str) -> list[int]:
+    return [number for number, lane in enumerate(directory.lanes) if lane[at] == name]
+
+
+def _queues(rows: Looking, most: int) -> Steps[list[Any]]:
+    _, counts, _ = yield from counted(rows, SETS)
+    heads = yield from _heads(rows)
+    directory = rows.directory
+    names = {queue for queue, _ in directory.lanes} | directory.queues.keys()
+    answer: list[Any] = []
+    for name in sorted(names):
+        lanes = _lanes(directory, 0, name)
+        ready, running, *rest = _summed(counts, lanes)
+        is_cut = any(counts[lane]["r"] >= most for lane in lanes)
+        kept = [min(number, most) for number in rest]
+        due = _due(heads[lane] for lane in lanes if lane in heads)
+        paused = directory.queues.get(name, FREE).paused
+        answer.append((name, paused, min(ready, most), running, *kept, is_cut, due))
+    return answer
+
+
+def _tasks(rows: Looking) -> Steps[list[Any]]:
+    _, counts, _ = yield from counted(rows, SETS)
+    heads = yield from _heads(rows)
+    directory = rows.directory
+    answer: list[Any] = []
+    for name in sorted({task for _, task in directory.lanes} | directory.tasks.keys()):
+        lanes = _lanes(directory, 1, name)
+        due = _due(heads[lane] for lane in lanes if lane in heads)
+        answer.append((name, directory.tasks.get(name, FREE).paused, *_summed(counts, lanes), due))
+    return answer
+
+
+def _depth(rows: Looking, queue: str) -> Steps[list[Any]]:
+    _, counts, _ = yield from counted(rows, "r")
+    return [(sum(counts[lane]["r"] for lane in _lanes(rows.directory, 0, queue)),)]
+
+
+def _waiting_tasks(rows: Looking) -> Steps[list[Any]]:
+    _, counts, _ = yield from counted(rows, "r")
+    lanes = sorted(rows.directory.lanes[lane] for lane, number in counts.items() if number["r"])
+    return [(*lane, rows.directory.is_paused(lane)) for lane in lanes]
+
+
+def _job_facts(rows: Looking, id: str) -> Steps[list[Any]]:  # noqa: A002 - the name of the parameter
+    yield from rows.directory.refresh()
+    now, found = yield from rows.seen([id_of(id)])
+    answer: list[Any] = []
+    for job in found:
+        queue, task = rows.directory.place_of((job.names.queue, job.names.task))
+        head: str | None = None
+        if job.record.is_keyed:
+            line = job.names.queue.encode() + b"\0" + job.record.order_key
+            _, (first,) = yield from read(("ZRANGE", b"o" + line, 0, 0))
+            head = text_of(first[0][8:]) if first else None
+        answer.append((now, queue.paused, task.paused, head))
+    return answer
+
+
+def _jobs_ahead(rows: Looking, turn: int, seq: int, limit: int) -> Steps[list[Any]]:
+    yield from rows.directory.refresh()
+    lanes = rows.directory.lanes
+    commands: list[Command] = []
+    for lane in range(len(lanes)):
+        commands.append(("ZCOUNT", f"r{lane}", "-inf", f"({turn}"))
+        commands.append(("ZRANGE", f"r{lane}", turn, turn, "BYSCORE", "LIMIT", 0, limit))
+    _, found = yield from read(*commands)
+    return [
+        (*lane, rows.directory.is_paused(lane), min(limit, before + sum(seq_of(name) < seq for name in ties)))
+        for lane, before, ties in zip(lanes, found[::2], found[1::2], strict=True)
+    ]
+
+
+def _limits(rows: Looking) -> Steps[list[Any]]:
+    now, counts, (rates,) = yield from counted(rows, "x", ("HGETALL", "rates"))
+    return limit_uses(rows.directory, now, {lane: number["x"] for lane, number in counts.items()}, rates)
+
+
+def limit_uses(directory: Directory, now: int, running: dict[int, int], rates: Sequence[bytes]) -> list[Any]:
+    """Return the limits as `LimitUse` has them, with the leases of their lanes."""
+    spent = dict(zip(rates[::2], rates[1::2], strict=True))
+    answer: list[Any] = []
+    for at, (kind, places) in enumerate((("queue", directory.queues), ("task", directory.tasks))):
+        for name, place in sorted(places.items()):
+            if place.is_limited:
+                held = sum(running[lane] for lane in _lanes(directory, at, name))
+                rate_at = int(spent.get(rate_field(kind, name), 0))
+                answer.append((kind, name, *_limit(place), rate_at, held, now))
+    return answer
+
+
+def rate_field(kind: str, name: str) -> bytes:
+    """Return the field of a limit in `rates`."""
+    return f"{kind}\0{name}".encode()
+
+
+def _limit(place: Place) -> tuple[int | None, ...]:
+    return place.max_running, place.rate_jobs, place.rate_span, place.rate_burst
+
+
+def _declared_limits(rows: Looking) -> Steps[list[Any]]:
+    yield from rows.directory.refresh()
+    kinds = (("queue", rows.directory.queues), ("task", rows.directory.tasks))
+    return [(kind, name, place.declared) for kind, places in kinds for name, place in places.items() if place.declared]
+
+
+def _next_due(rows: Looking) -> Steps[list[Any]]:  # noqa: ARG001
+    now, (first, changed, batches) = yield from read(
+        ("ZRANGE", "due", 0, 0, "WITHSCORES"), ("ZCARD", "changed"), ("LLEN", "batches")
+    )
+    wait = max(0, int(float(first[1])) - now) if first else None
+    return [(0 if batches else wait, changed > 0)]
+
+
+def _outstanding(rows: Looking) -> Steps[list[Any]]:
+    more: list[Command] = [("SSCAN", "lines", 0, "COUNT", _LINES), ("ZCARD", "changed"), ("LRANGE", "batches", 0, -1)]
+    _, counts, (scanned, changed, batches) = yield from counted(rows, "rstx", *more)
+    directory = rows.directory
+    answer: list[Any] = []
+    for lane, numbers in counts.items():
+        names = directory.lanes[lane]
+        paused = directory.is_paused(names)
+        for state, letter in (("ready", "r"), ("delayed", "s"), ("retrying", "t"), ("running", "x")):
+            if numbers[letter]:
+                answer.append((state, *names, paused and letter != "x", numbers[letter]))
+    lines: dict[bytes, None] = {}
+    while True:
+        cursor, found = scanned
+        lines |= dict.fromkeys(found)
+        if cursor == b"0":
+            break
+        _, (scanned,) = yield from read(("SSCAN", "lines", cursor, "COUNT", _LINES))
+    answer += yield from _behind(rows, list(lines))
+    if batches:
+        _, staged = yield from read(*(("LLEN", b"g" + batch[:-8]) for batch in batches))
+        changed += sum(staged)
+    if changed:
+        answer.append(("undecided", "", "", False, changed))
+    return answer
+
+
+def _behind(rows: Looking, lines: Sequence[bytes]) -> Steps[list[Any]]:
+    """Count the jobs behind the heads of order keys, under the task of the head."""
+    answer: list[Any] = []
+    for start in range(0, len(lines), _LINES):
+        commands: list[Command] = []
+        for line in lines[start : start + _LINES]:
+            commands += (("ZCARD", b"o" + line), ("ZRANGE", b"o" + line, 0, 0))
+        _, found = yield from read(*commands)
+        waiting = {first[0][8:]: number - 1 for number, first in zip(found[::2], found[1::2], strict=True) if first}
+        _, heads = yield from rows.seen(list(waiting))
+        for job in heads:
+            runs = job.record.code == RUNNING
+            is_delayed = job.record.code == SCHEDULED and not job.record.flags & RETRYING
+            state = "behind running" if runs else "delayed" if is_delayed else "blocked"
+            queue, task = rows.directory.place_of((job.names.queue, job.names.task))
+            paused = queue.paused or (task.paused and not runs)
+            if waiting[job.id16] > 0:
+                answer.append((state, job.names.queue, job.names.task, paused, waiting[job.id16]))
+    return answer
+
+
+# -- workers
+
+
+def heartbeat(worker_id: str, heartbeat: str, tasks: str | None) -> Steps[bool]:
+    """Record that a worker is alive; its start and its tasks with the first heartbeat only."""
+    now, _ = yield from read()
+    yield from change(
+        [],
+        ("HSETNX", "births", worker_id, f"{now} {tasks or ''}"),
+        ("HSET", "heartbeats", worker_id, f"{now} {heartbeat}"),
+    )
+    return True
+
+
+def _workers(rows: Looking) -> Steps[list[Any]]:  # noqa: ARG001
+    now, (heartbeats, births) = yield from read(("HGETALL", "heartbeats"), ("HGETALL", "births"))
+    born = dict(zip(births[::2], births[1::2], strict=True))
+    if not heartbeats:
+        return []
+    _, (numbers,) = yield from read(("HMGET", "worker", *heartbeats[::2]))
+    _, held = yield from read(*(("ZCARD", f"w{(number or b'0').decode()}") for number in numbers))
+    answer: list[tuple[int, str, Any]] = []
+    for worker, text, running in zip(heartbeats[::2], heartbeats[1::2], held, strict=True):
+        seen, _, words = text.decode().partition(" ")
+        started, _, tasks = born.get(worker, text).decode().partition(" ")
+        row = (words, tasks or None, int(started), now - int(seen), running)
+        answer.append((int(started), worker.decode(), row))
+    return [row for _, _, row in sorted(answer)]
+
+
+# -- counts
+
+
+def _counts(rows: Looking, since: int) -> Steps[list[Any]]:
+    yield from rows.directory.known()
+    now, _ = yield from read()
+    _, (minutes,) = yield from read(("ZRANGE", "minutes", now - since, "+inf", "BYSCORE"))
+    _, found = yield from read(*(("HGETALL", b"n" + minute) for minute in minutes))
+    answer: list[Any] = []
+    for minute, fields in zip(minutes, found, strict=True):
+        numbers: dict[int, dict[str, int]] = {}
+        for field, number in zip(fields[::2], fields[1::2], strict=True):
+            lane, letter = int(field[:-1]), field[-1:].decode()
+            numbers.setdefault(lane, {})[letter] = int(number)
+        listed: list[tuple[Lane, Any]] = []
+        for lane, each in numbers.items():
+            names = yield from rows.directory.name(lane)
+            things = [each.get(COUNTERS[thing], 0) for thing in _THINGS]
+            listed.append((names, (int(minute), *names, *things, each.get(RUN_TIME, 0))))
+        answer += [row for _, row in sorted(listed)]
+    return answer
+
+
+def _count_sums(rows: Looking, since: int) -> Steps[list[Any]]:
+    sums: dict[Lane, list[Any]] = {}
+    for minute, queue, task, *numbers in (yield from _counts(rows, since)):
+        known = sums.setdefault((queue, task), [minute, *([0] * len(numbers))])
+        known[1:] = [one + other for one, other in zip(known[1:], numbers, strict=True)]
+    return [(known[0], *lane, *known[1:]) for lane, known in sorted(sums.items())]
+
+
+def prune_records(counts: timedelta | None, workers: timedelta) -> Steps[None]:
+    """Delete old counts, and workers that have been silent for too long."""
+    now, (heartbeats, minutes) = yield from read(("HGETALL", "heartbeats"), ("ZRANGE", "minutes", 0, 999))
+    commands: list[Command] = []
+    if counts is not None:
+        old = [minute for minute in minutes if int(minute) < now - span_micros(counts)]
+        commands += [("UNLINK", b"n" + minute) for minute in old]
+        commands += [("ZREM", "minutes", *old)] if old else []
+    for worker, text in zip(heartbeats[::2], heartbeats[1::2], strict=True):
+        if int(text.partition(b" ")[0]) < now - span_micros(workers):
+            commands += (("HDEL", "heartbeats", worker), ("HDEL", "births", worker))
+    if commands:
+        yield from change([], *commands)
+
+
+def _none(rows: Looking, **_: object) -> Steps[list[Any]]:  # noqa: ARG001
+    yield from ()
+    return []
+
+
+LISTS: dict[str, Callable[..., Steps[list[Any]]]] = {
+    "queues": _queues,
+    "tasks": _tasks,
+    "depth": _depth,
+    "waiting_tasks": _waiting_tasks,
+    "job_facts": _job_facts,
+    "jobs_ahead": _jobs_ahead,
+    "limits": _limits,
+    "key_of_job": _none,
+    "key_holders": _none,
+    "declared_limits": _declared_limits,
+    "next_due": _next_due,
+    "outstanding": _outstanding,
+    "workers": _workers,
+    "counts": _counts,
+    "count_sums": _count_sums,
+}

@@ -1,0 +1,151 @@
+"""A store on a Redis or Valkey server as the target of a run, read past Holdfast's own code."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+from urllib.parse import parse_qsl, urlsplit
+
+import redis
+
+from holdfast.app.open import open_backend
+from holdfast.errors import StoreUnavailable
+from holdfast.torture.names import schema_of_runs
+from holdfast.torture.proxy import Proxy
+from holdfast.torture.resp import RespWire
+from holdfast.torture.target.base import Reserved, Target
+from holdfast.torture.target.redis_query import RedisQuery
+from holdfast.torture.urls import joined
+
+_TIMEOUT = 10.0  # seconds for a reply
+_PAGE = 5000
+
+
+class RedisTarget(Target):
+    """`Target` over the keys of one store: that of the URL's name with an ending of its own, which no app uses."""
+
+    store: ClassVar = "redis"
+    has_server: ClassVar = True
+    has_snapshots: ClassVar = False
+    errors = (redis.RedisError,)
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        query = dict(parse_qsl(parts.query))
+        self._name = schema_of_runs(query.get("name"))
+        named = joined(parts, {**query, "name": self._name}.items())
+        super().__init__(named, open_backend(named).url, None)  # refuses what is no URL, and hides the password
+        self._server = joined(parts._replace(scheme=parts.scheme.replace("valkey", "redis")), ())
+        self._prefix = f"{{holdfast:{self._name}}}:".encode()
+        self._marker = self._prefix + b"torture"
+        self._reservation: Any = None
+
+    def _client(self, name: str = "conductor") -> Any:
+        settings: dict[str, Any] = {"socket_timeout": _TIMEOUT, "client_name": f"holdfast-torture-{name}"}
+        return redis.Redis.from_url(self._server, **settings)  # pyright: ignore[reportUnknownMemberType]
+
+    @contextmanager
+    def _connected(self) -> Generator[Any]:
+        try:
+            with self._client() as client:
+                yield client
+        except redis.RedisError as error:
+            raise StoreUnavailable(f"{self.shown} cannot be used: {error}") from error
+
+    @contextmanager
+    def reserved(self) -> Generator[None]:
+        """Name a connection after the target: the server shows such names, and forgets them with the connection."""
+        self._reservation = self._client(f"run.{self._name}")
+        try:
+            self.require_reservation()
+            yield
+        finally:
+            self._reservation.close()
+            self._reservation = None
+
+    def require_reservation(self) -> None:
+        """Look for connections of this name; one that was lost was made again, under the same name."""
+        if self._reservation is not None:
+            name = f"holdfast-torture-run.{self._name}"
+            if sum(each["name"] == name for each in self._reservation.client_list()) > 1:
+                raise Reserved(self.shown)
+
+    def exists(self) -> bool:
+        """Return whether there is a store, or what a run has made before it."""
+        with self._connected() as client:
+            return bool(client.exists(self._prefix + b"meta", self._marker))
+
+    def create(self) -> None:
+        """Drop what an earlier run has left, and set the marker."""
+        self.drop()
+        with self._connected() as client:
+            client.set(self._marker, "made by a torture run")
+
+    def prepare(self) -> None:
+        """A run has no keys of its own: there is no transaction that could write effects."""
+
+    def remove(self) -> None:
+        """Delete all keys of the store."""
+        with self._connected() as client:
+            for key in client.scan_iter(match=self._prefix + b"*", count=_PAGE):
+                client.unlink(key)
+
+    def run(self, *names: str) -> None:
+        """There are no statements."""
+        raise NotImplementedError(", ".join(names))
+
+    @contextmanager
+    def snapshot(self) -> Generator[RedisQuery]:
+        """Read; each statement by itself."""
+        with self._connected() as client:
+            yield RedisQuery(client, self._prefix)
+
+    def connection(self) -> Any:
+        """No transaction of the driver can be joined."""
+        raise NotImplementedError
+
+    def clock(self) -> int:
+        """Return the server's clock."""
+        with self._connected() as client:
+            seconds, micros = client.time()
+            return int(seconds) * 1_000_000 + int(micros)
+
+    def open_transactions(self) -> int:
+        """A script has ended, or was not begun."""
+        return 0
+
+    def open_connections(self) -> int:
+        """Return how many connections of workers and producers there are."""
+        return len(self.sessions())
+
+    def sessions(self) -> list[int]:
+        """Return the connections under the name of the store."""
+        with self._connected() as client:
+            return [int(each["id"]) for each in client.client_list() if each["name"] == f"holdfast.{self._name}"]
+
+    def terminate(self, sessions: list[int]) -> int:
+        """Close connections."""
+        with self._connected() as client:
+            return sum(int(client.client_kill_filter(_id=str(session))) for session in sessions)
+
+    def integrity(self) -> str:
+        """Return which jobs are not in the one set of their state."""
+        with self._connected() as client:
+            return "; ".join(RedisQuery(client, self._prefix).misplaced()[:5])
+
+    def versions(self) -> dict[str, str]:
+        """Return the version and the settings of durability."""
+        with self._connected() as client:
+            info, settings = client.info("server"), client.config_get("append*")
+            name = "valkey" if "valkey_version" in info else "redis"
+        chosen = {setting: settings.get(setting, "unknown") for setting in ("appendonly", "appendfsync")}
+        return {name: str(info[f"{name}_version"]), **chosen}
+
+    def proxy(self) -> Proxy:
+        """Start a proxy before the server."""
+        return Proxy(self.url, RespWire())
+
+    def is_encrypted(self) -> bool:
+        """Return whether the URL asks for TLS."""
+        return urlsplit(self.url).scheme in {"rediss", "valkeys"}

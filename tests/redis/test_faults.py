@@ -1,0 +1,258 @@
+"""Lost replies, forgotten scripts, full memory, an emptied server: told as they are, over when they are over."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+from tests.redis.whole import check_whole
+from tests.servers.redis import connection_of, own_redis
+
+from holdfast.app.open import open_backend
+from holdfast.backends.redis.backend import RedisBackend
+from holdfast.backends.redis.scripts import ENQUEUE
+from holdfast.backends.redis.steps import ScriptCall
+from holdfast.backends.redis.wire import AsyncWire
+from holdfast.errors import ConfigError, OutcomeUnknown, SchemaMismatch, StoreUnavailable
+from holdfast.model.outcome import Completed
+from holdfast.store.backend import Backend
+from holdfast.store.values import Finish, Verdict
+from holdfast.testing.conformance.base import (
+    LEASE,
+    MANY,
+    a_job,
+    claim,
+    enqueue,
+    finish,
+    hold_one,
+    in_extender,
+    state_of,
+)
+from holdfast.testing.stores import open_store
+
+
+def _client(url: str) -> Any:
+    return connection_of(url)
+
+
+async def test_scripts_that_the_server_has_forgotten_are_loaded_again(backend: RedisBackend, url: str):
+    job = await hold_one(backend)
+    _client(url).script_flush()
+    assert await backend.jobs.finish([Finish(job.lease, Completed())]) == [Verdict.DONE]
+    _client(url).script_flush()
+    assert (await in_extender(backend, lambda extender: extender.extend([job.lease], LEASE))).lost == [job.lease]
+
+
+async def test_connections_that_were_closed_while_idle_are_not_noticed_by_the_next_call(
+    backend: RedisBackend, url: str
+):
+    job = await hold_one(backend)
+    client = _client(url)
+    for each in client.client_list():
+        if each["name"] == "holdfast":
+            client.client_kill_filter(_id=each["id"])
+    await asyncio.sleep(0.05)  # until the loop has seen the end of the streams
+    assert await backend.jobs.extend(job.lease, LEASE) is Verdict.DONE
+
+
+async def test_a_call_whose_reply_is_lost_has_an_unknown_outcome_and_is_not_sent_twice(
+    backend: RedisBackend, monkeypatch: pytest.MonkeyPatch
+):
+    await finish(backend, (await hold_one(backend)).lease, Completed())  # the script is loaded
+    job = await hold_one(backend)
+    sent: list[Any] = []
+    reply = AsyncWire._reply
+
+    async def lost(wire: AsyncWire, link: Any, *words: Any) -> Any:
+        sent.append(words[0])
+        await reply(wire, link, *words)
+        link.is_busy = True
+        raise RedisConnectionError("Connection reset by peer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AsyncWire, "_reply", lost)
+        with pytest.raises(OutcomeUnknown):
+            await backend.jobs.finish([Finish(job.lease, Completed('"paid"'))])
+        assert sent == ["EVALSHA"]
+        with pytest.raises(StoreUnavailable):  # it only reads
+            await backend.insight.states([job.id])
+    assert await backend.jobs.finish([Finish(job.lease, Completed('"paid"'))]) == [Verdict.DONE]
+    assert [(seen.state, seen.result) for seen in await backend.insight.states([job.id])] == [("completed", '"paid"')]
+
+
+async def test_a_claim_whose_reply_is_lost_is_found_by_its_worker(
+    backend: RedisBackend, monkeypatch: pytest.MonkeyPatch
+):
+    await hold_one(backend, worker_id="worker-b")  # the script is loaded, and the lane known
+    await enqueue(backend, a_job(), a_job())
+    reply = AsyncWire._reply
+
+    async def lost(wire: AsyncWire, link: Any, *words: Any) -> Any:
+        await reply(wire, link, *words)
+        link.is_busy = True
+        raise RedisConnectionError("Connection reset by peer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AsyncWire, "_reply", lost)
+        with pytest.raises(OutcomeUnknown):
+            await claim(backend)
+    leases = await backend.jobs.unacknowledged_leases("worker-a", 0)
+    assert len(leases) == 2
+    assert await backend.jobs.release(leases, started=False) == [Verdict.DONE] * 2
+    assert [job.attempt - job.excused for job in await claim(backend)] == [1, 1]
+
+
+async def test_a_call_that_is_cancelled_leaves_no_reply_for_the_next_one(backend: RedisBackend):
+    (job_id,) = await enqueue(backend, a_job())
+    for _ in range(20):
+        call = asyncio.create_task(backend.insight.queues())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        call.cancel()
+        assert (await backend.insight.job(job_id)).job.id == job_id
+
+
+async def test_a_store_that_is_emptied_and_installed_again_is_a_new_one(backend: RedisBackend, url: str):
+    await enqueue(backend, a_job("first"), a_job("second"))
+    client = _client(url)
+    name = backend.url.partition("name=")[2]
+    client.delete(*client.keys(f"{{holdfast:{name}}}:*"))
+    with pytest.raises(SchemaMismatch, match="holdfast schema install"):
+        await enqueue(backend, a_job("first"))
+    with pytest.raises(SchemaMismatch):
+        await claim(backend)
+    async with open_store(url, clock=backend._parts.here.server.clock) as other:
+        await enqueue(other, a_job("second"), a_job("third"))
+        # The numbers of its lanes are not those that this process knows.
+        (job_id,) = await enqueue(backend, a_job("first"))
+        found = [job async for job in _all(backend)]
+        assert sorted(queue for queue, _ in found) == ["first", "second", "third"]
+        assert job_id in {each for _, each in found}
+    check_whole(url)
+
+
+async def test_a_store_that_is_replaced_in_the_middle_of_a_call_gets_no_number_of_the_old_one(
+    backend: RedisBackend, url: str, monkeypatch: pytest.MonkeyPatch
+):
+    await enqueue(backend, a_job("first"), a_job("second"))
+    call = AsyncWire.call
+    is_replaced = False
+
+    async def replacing(wire: AsyncWire, asked: ScriptCall, store: bytes) -> Any:
+        nonlocal is_replaced
+        if asked.script is ENQUEUE and not is_replaced:
+            is_replaced = True
+            client, name = _client(url), backend.url.partition("name=")[2]
+            client.delete(*client.keys(f"{{holdfast:{name}}}:*"))
+            await backend.schema.install()
+            async with open_store(url, clock=backend._parts.here.server.clock) as other:
+                await enqueue(other, a_job("second"))
+            await backend.insight.queues()  # another call of this process has noticed it
+        return await call(wire, asked, store)
+
+    monkeypatch.setattr(AsyncWire, "call", replacing)
+    (job_id,) = await enqueue(backend, a_job("first"))
+    assert (await backend.insight.job(job_id)).job.queue == "first"
+
+
+async def _all(backend: RedisBackend):
+    for job in await claim(backend):
+        yield job.queue, job.id
+
+
+async def test_fences_grow_although_a_failover_has_lost_the_last_ones(backend: RedisBackend, url: str):
+    job = await hold_one(backend)
+    client = _client(url)
+    name = backend.url.partition("name=")[2]
+    client.delete(f"{{holdfast:{name}}}:fence")
+    backend._parts.here.server.clock.advance(0.000001)  # type: ignore[union-attr]
+    assert await backend.jobs.reset(job.id)
+    (again,) = await claim(backend)
+    assert again.fence > job.fence
+
+
+async def test_a_clock_that_is_set_back_does_not_set_fences_back(backend: RedisBackend):
+    job = await hold_one(backend)
+    backend._parts.here.server.clock.advance(timedelta(days=-1))  # type: ignore[union-attr]
+    assert await backend.jobs.reset(job.id)
+    (again,) = await claim(backend)
+    assert again.fence > job.fence
+
+
+@pytest.mark.slow
+async def test_with_full_memory_producers_are_refused_and_workers_go_on():
+    with own_redis("valkey") as server:
+        url = f"{server.url}?name={secrets.token_hex(4)}"
+        async with open_store(url) as backend:
+            ids = await enqueue(backend, *(a_job() for _ in range(20)))
+            _client(url).config_set("maxmemory", "1mb")
+            with pytest.raises(StoreUnavailable, match="memory is full"):
+                await backend.jobs.enqueue([a_job()])
+            with pytest.raises(StoreUnavailable, match="memory is full"):  # staged: refused as a whole
+                await backend.jobs.enqueue([a_job() for _ in range(1200)])
+            held = await claim(backend)
+            assert [job.id for job in held] == ids
+            done = await backend.jobs.finish([Finish(job.lease, Completed()) for job in held])
+            assert done == [Verdict.DONE] * len(ids)
+            assert (await backend.jobs.promote(MANY)).moved == 0
+            _client(url).config_set("maxmemory", "0")
+            await enqueue(backend, a_job())
+        check_whole(url)
+
+
+@pytest.mark.slow
+async def test_a_server_that_evicts_keys_is_refused():
+    with own_redis("valkey", maxmemory="100mb", maxmemory_policy="allkeys-lru") as server:
+        backend = open_backend(f"{server.url}?name=a")
+        with pytest.raises(ConfigError, match="noeviction"):
+            await backend.open()
+        await backend.close()
+
+
+@pytest.mark.slow
+async def test_somebodys_endless_script_is_an_outage_and_then_over():
+    with own_redis("valkey", busy_reply_threshold="100") as server:
+        async with open_store(f"{server.url}?name=a") as backend:
+            (job_id,) = await enqueue(backend, a_job())
+            endless = asyncio.create_task(asyncio.to_thread(_run_endlessly, server.url))
+            with pytest.raises(StoreUnavailable, match="SCRIPT KILL"):
+                await _look_until_it_fails(backend, job_id)
+            _client(server.url).script_kill()
+            await endless
+            assert await state_of(backend, job_id) == "ready"
+
+
+async def _look_until_it_fails(backend: Backend, job_id: str) -> None:
+    while True:
+        await state_of(backend, job_id)
+        await asyncio.sleep(0.02)
+
+
+def _run_endlessly(url: str) -> None:
+    import redis
+
+    client = redis.Redis.from_url(url, retry=None)
+    with pytest.raises(redis.ResponseError):
+        client.eval("while true do end", 0)
+    client.close()
+
+
+@pytest.mark.slow
+async def test_a_server_that_was_away_is_found_again_and_has_what_it_acknowledged():
+    with own_redis("valkey", sync="always") as server:
+        url = f"{server.url}?name=a"
+        async with open_store(url) as backend:
+            job = await hold_one(backend)
+            server.kill()
+            with pytest.raises((StoreUnavailable, OutcomeUnknown)):
+                await backend.jobs.enqueue([a_job()])
+            with pytest.raises(StoreUnavailable, match="cannot be reached"):
+                await backend.jobs.enqueue([a_job()])
+            server.start()
+            assert await backend.jobs.finish([Finish(job.lease, Completed())]) == [Verdict.DONE]
+            await enqueue(backend, a_job())
+        check_whole(url)

@@ -1,0 +1,108 @@
+"""Large enqueues: all or none, in pieces that each take the server a few milliseconds."""
+
+from __future__ import annotations
+
+import pytest
+from tests.redis.whole import check_whole
+
+from holdfast.backends.redis.backend import RedisBackend
+from holdfast.backends.redis.job_rows import AT_ONCE
+from holdfast.backends.redis.scripts import SPREAD, STAGE, LuaScript
+from holdfast.backends.redis.steps import ScriptCall
+from holdfast.backends.redis.wire import AsyncWire
+from holdfast.errors import StoreUnavailable
+from holdfast.testing.conformance.base import a_job, claim
+
+SIZE = 1300
+
+
+class _Ends(Exception):  # noqa: N818 - not an error
+    """The process ends here."""
+
+
+def _ending_at(monkeypatch: pytest.MonkeyPatch, script: LuaScript, number: int) -> None:
+    """Let the process end before it sends the `number`-th call of a script."""
+    sent = 0
+    call = AsyncWire.call
+
+    async def counting(wire: AsyncWire, asked: ScriptCall, store: bytes) -> object:
+        nonlocal sent
+        sent += asked.script is script
+        if asked.script is script and sent == number:
+            raise _Ends
+        return await call(wire, asked, store)
+
+    monkeypatch.setattr(AsyncWire, "call", counting)
+
+
+async def test_the_answers_tell_new_ids_from_known_ones(backend: RedisBackend, url: str):
+    jobs = [a_job() for _ in range(SIZE)]
+    assert await backend.jobs.enqueue([jobs[700], jobs[3]]) == [True, True]
+    answers = await backend.jobs.enqueue(jobs)
+    assert [number for number, answer in enumerate(answers) if not answer] == [3, 700]
+    assert await backend.jobs.enqueue(jobs) == [False] * SIZE
+    assert {job.id for job in await claim(backend, SIZE + 1)} == {job.id for job in jobs}
+    check_whole(url)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+async def test_a_process_that_ends_before_all_jobs_are_staged_has_enqueued_none(
+    backend: RedisBackend, monkeypatch: pytest.MonkeyPatch, number: int
+):
+    jobs = [a_job() for _ in range(SIZE)]
+    with monkeypatch.context() as patch:
+        _ending_at(patch, STAGE, number)
+        with pytest.raises(_Ends):
+            await backend.jobs.enqueue(jobs)
+    await backend.jobs.promote(10)
+    assert await claim(backend) == []
+    assert await backend.jobs.enqueue(jobs) == [True] * SIZE
+
+
+@pytest.mark.parametrize("number", [1, 3])
+async def test_a_process_that_ends_after_that_has_enqueued_all(
+    backend: RedisBackend, monkeypatch: pytest.MonkeyPatch, url: str, number: int
+):
+    jobs = [a_job() for _ in range(SIZE)]
+    with monkeypatch.context() as patch:
+        _ending_at(patch, SPREAD, number)
+        with pytest.raises(_Ends):
+            await backend.jobs.enqueue(jobs)
+    assert not (await backend.jobs.outstanding(["greet"], None)).is_empty
+    await backend.jobs.promote(10)  # a worker goes on with it
+    assert [job.id for job in await claim(backend, SIZE)] == [job.id for job in jobs]
+    check_whole(url)
+
+
+async def test_no_script_inserts_more_than_a_few_hundred_jobs(backend: RedisBackend, monkeypatch: pytest.MonkeyPatch):
+    sizes: list[int] = []
+    call = AsyncWire.call
+
+    async def measured(wire: AsyncWire, asked: ScriptCall, store: bytes) -> object:
+        if asked.script.name in {"enqueue", "stage"}:
+            sizes.append(len(asked.words))
+        if asked.script is SPREAD:
+            assert asked.words == [AT_ONCE]
+        return await call(wire, asked, store)
+
+    monkeypatch.setattr(AsyncWire, "call", measured)
+    await backend.jobs.enqueue([a_job() for _ in range(SIZE)])
+    assert max(sizes) <= 502
+
+
+async def test_an_error_while_staging_says_that_nothing_was_written(
+    backend: RedisBackend, monkeypatch: pytest.MonkeyPatch
+):
+    call = AsyncWire.call
+    staged = 0
+
+    async def failing(wire: AsyncWire, asked: ScriptCall, store: bytes) -> object:
+        nonlocal staged
+        staged += asked.script is STAGE
+        if staged == 2:
+            raise StoreUnavailable("its memory is full")
+        return await call(wire, asked, store)
+
+    monkeypatch.setattr(AsyncWire, "call", failing)
+    with pytest.raises(StoreUnavailable):
+        await backend.jobs.enqueue([a_job() for _ in range(SIZE)])

@@ -1,0 +1,113 @@
+"""Checks the keys of a store: every record is in the sets of its state and in no other, and no key is left over."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from tests.servers.redis import connection_of
+
+from holdfast.backends.redis.job_writes import score_of, set_of
+from holdfast.backends.redis.record import (
+    ASKED,
+    BLOCKED,
+    COMPLETED,
+    RUNNING,
+    SCHEDULED,
+    Record,
+    member,
+    unpack,
+)
+
+_OF_LANES = "rstbxcfk"
+
+
+def check_whole(url: str) -> None:
+    """Raise `AssertionError`, with the key, unless all keys agree."""
+    (name,) = parse_qs(urlsplit(url).query)["name"]
+    client: Any = connection_of(url)
+    prefix = f"{{holdfast:{name}}}:".encode()
+    keys = {key[len(prefix) :] for key in client.scan_iter(match=prefix + b"*", count=10_000)}
+    jobs: dict[bytes, tuple[bytes, Record]] = {}
+    fields: set[bytes] = set()
+    for key in keys:
+        if key[:1] == b"j":
+            for field, text in client.hgetall(prefix + key).items():
+                if len(field) == 16:
+                    record = unpack(text)
+                    jobs[member(record.seq, field)] = (field, record)
+                else:
+                    fields.add(field)
+    sets: dict[str, dict[bytes, float]] = {}
+    for key in keys:
+        if key[:1].decode("latin1") in _OF_LANES and key[1:].isdigit():
+            sets[key.decode()] = dict(client.zrange(prefix + key, 0, -1, withscores=True))
+    _check_states(jobs, sets)
+    _check_leases(client, prefix, jobs, keys)
+    _check_lines(client, prefix, jobs, keys)
+    _check_due(client, prefix, sets)
+    _check_index(client, prefix, jobs)
+    ids = {id16 for id16, _ in jobs.values()}
+    assert {field[:16] for field in fields} <= ids, "a field of a job that is gone"
+    assert {key[1:] for key in keys if key[:1] == b"a" and len(key) == 17} <= ids, "attempts of a job that is gone"
+    size = sum(_length(client, prefix, id16) for id16, record in jobs.values() if record.code == COMPLETED)
+    assert int(client.get(prefix + b"bytes") or 0) == size
+
+
+def _length(client: Any, prefix: bytes, id16: bytes) -> int:
+    return len(client.hget(prefix + b"j" + id16[:4], id16))
+
+
+def _check_states(jobs: dict[bytes, tuple[bytes, Record]], sets: dict[str, dict[bytes, float]]) -> None:
+    expected: dict[str, dict[bytes, float]] = {}
+    for each, (_, record) in jobs.items():
+        expected.setdefault(set_of(record), {})[each] = float(score_of(record))
+    assert sets == expected
+
+
+def _check_leases(client: Any, prefix: bytes, jobs: dict[bytes, tuple[bytes, Record]], keys: set[bytes]) -> None:
+    running = {each: record for each, (_, record) in jobs.items() if record.code == RUNNING}
+    assert set(client.zrange(prefix + b"leases", 0, -1)) == set(running)
+    held: dict[bytes, float] = {}
+    for key in keys:
+        if key[:1] == b"w" and key[1:].isdigit():
+            for each, fence in client.zrange(prefix + key, 0, -1, withscores=True):
+                assert running[each].worker == int(key[1:])
+                held[each] = fence
+    assert held == {each: float(record.fence) for each, record in running.items()}
+    asked = dict(client.zrange(prefix + b"asked", 0, -1, withscores=True))
+    assert asked == {each: float(record.worker) for each, record in running.items() if record.flags & ASKED}
+
+
+def _check_lines(client: Any, prefix: bytes, jobs: dict[bytes, tuple[bytes, Record]], keys: set[bytes]) -> None:
+    lanes = [lane.partition(b"\0")[0] for lane in client.lrange(prefix + b"lanes", 0, -1)]
+    expected: dict[bytes, set[bytes]] = {}
+    for each, (_, record) in jobs.items():
+        if record.in_line:
+            expected.setdefault(lanes[record.lane] + b"\0" + record.order_key, set()).add(each)
+    lines = {key[1:]: client.zrange(prefix + key, 0, -1) for key in keys if key[:1] == b"o"}
+    assert {line: set(members) for line, members in lines.items()} == expected
+    for members in lines.values():
+        states = [jobs[each][1].code == BLOCKED for each in members]
+        assert states == [False] + [True] * (len(states) - 1), "the head, and only it, is not blocked"
+    assert client.smembers(prefix + b"lines") == {line for line, members in lines.items() if len(members) > 1}
+
+
+def _check_due(client: Any, prefix: bytes, sets: dict[str, dict[bytes, float]]) -> None:
+    first = {name.encode(): min(scores.values()) for name, scores in sets.items() if name[0] in "st"}
+    assert dict(client.zrange(prefix + b"due", 0, -1, withscores=True)) == first
+    assert SCHEDULED  # the sets of its two kinds
+
+
+def _check_index(client: Any, prefix: bytes, jobs: dict[bytes, tuple[bytes, Record]]) -> None:
+    chunks: Counter[bytes] = Counter()
+    for each, (id16, record) in jobs.items():
+        chunk, at = divmod(record.seq, 1024)
+        assert client.getrange(prefix + b"i%d" % chunk, 16 * at, 16 * at + 15) == id16, each
+        chunks[b"%d" % chunk] += 1
+    assert {chunk: int(number) for chunk, number in client.hgetall(prefix + b"chunks").items()} == chunks
+    assert set(client.zrange(prefix + b"buckets", 0, -1)) == {id16[:4] for id16, _ in jobs.values()}
+
+
+__all__ = ["check_whole"]
