@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
+from tests.servers import mysql
 from tests.servers.postgres import parts_of
 from tests.servers.postgres_schemas import clean_schema
 from tests.servers.redis import own_store
@@ -21,7 +22,20 @@ from holdfast.testing.conformance.base import EffectTable, MakeBackend, a_job, c
 from holdfast.testing.reference import Reference, ReferenceBackend
 from holdfast.testing.stores import open_store
 
-STORES = ["reference", "sqlite", "sqlite-memory", "postgres", "valkey", pytest.param("redis", marks=pytest.mark.slow)]
+STORES = [
+    *("reference", "sqlite", "sqlite-memory", "postgres", "mysql", "valkey"),
+    pytest.param("redis", marks=pytest.mark.slow),
+]
+
+
+# On MySQL the others are slow tests: it takes most of the shared code from the two other dialects.
+QUICK_ON_MYSQL = {"test_claim", "test_fencing"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "[mysql" in item.name and item.path.stem not in QUICK_ON_MYSQL:
+            item.add_marker(pytest.mark.slow)
 
 
 class SQLiteEffects:
@@ -98,6 +112,37 @@ class PostgresEffects:
             yield connection
 
 
+class MysqlEffects:
+    """A table of effects in the database of the test."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    async def create(self) -> None:
+        mysql.run(self._url, "create table effect (job_id varchar(36) not null) engine = innodb")
+
+    async def insert(self, connection, job_id: str) -> None:
+        async with connection.cursor() as cursor:
+            await cursor.execute("insert into effect (job_id) values (%s)", (job_id,))
+
+    def insert_blocking(self, connection, job_id: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("insert into effect (job_id) values (%s)", (job_id,))
+
+    async def count(self, job_id: str) -> int:
+        ((number,),) = mysql.run(self._url, f"select count(*) from effect where job_id = '{job_id}'")  # noqa: S608
+        return int(number)
+
+    @contextmanager
+    def connect(self) -> Iterator[object]:
+        connection = mysql.connect(self._url)
+        try:
+            connection.begin()
+            yield connection
+        finally:
+            connection.close()
+
+
 async def _run_in_a_transaction(backend: Backend, sql: str, parameters: tuple[str, ...]) -> list[tuple[int]]:
     """In memory there is no other way in: run the statement in the transaction of a job made for it."""
     await enqueue(backend, a_job("effects", task="effects"))
@@ -132,6 +177,9 @@ def url(store: str, path: Path | None) -> Iterator[str]:
         case "valkey" | "redis":
             with own_store(store) as url:
                 yield url
+        case "mysql":
+            with mysql.clean_database() as url:
+                yield url
         case _:
             # No test here crashes the machine, and syncing would take most of the time.
             yield "sqlite://" if path is None else f"sqlite:///{path}?synchronous=normal"
@@ -160,4 +208,6 @@ async def backend(make_backend: MakeBackend) -> Backend:
 
 @pytest.fixture
 def effects(store: str, backend: Backend, path: Path | None, url: str) -> EffectTable:
+    if store == "mysql":
+        return MysqlEffects(url)
     return PostgresEffects(url) if store == "postgres" else SQLiteEffects(backend, path)

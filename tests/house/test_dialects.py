@@ -14,6 +14,8 @@ from importlib.resources import files
 import pytest
 from tests.house.sources import modules
 
+from holdfast.backends.mysql.statements import TEMPLATES as ON_MYSQL
+from holdfast.backends.mysql.statements import _spelled as spelled_for_mysql
 from holdfast.backends.postgres.statements import TEMPLATES
 from holdfast.backends.postgres.statements import _spelled as spelled_for_postgres
 from holdfast.backends.sql.files import SHARED, own_statements
@@ -23,6 +25,7 @@ from holdfast.backends.sqlite.statements import _spelled as spelled_for_sqlite
 DIALECTS = {
     "sqlite": ("holdfast.backends.sqlite", spelled_for_sqlite),
     "postgres": ("holdfast.backends.postgres", spelled_for_postgres),
+    "mysql": ("holdfast.backends.mysql", spelled_for_mysql),
 }
 # What one dialect has alone, and why.
 ONLY_SQLITE = {
@@ -67,6 +70,12 @@ MORE_PARAMETERS = {  # PostgreSQL: the server ends a transaction whose client st
     "lock_lease": {"milliseconds"},
     "lock_share": {"milliseconds"},
 }
+# Hot paths of MySQL that have the name of another dialect's, and nothing else in common: enqueue, claim, complete,
+# extend, and the statements that are run row by row there.
+OWN_ON_MYSQL = {
+    *("extend_many", "new_to_ready", "new_to_scheduled", "add_event", "take_fence", "count_completed"),
+    *("lock_queue_limits", "find_lanes"),
+}
 BOUND = {"now", "priority_step"}  # by the executor of each dialect
 COMMON = sorted((STATEMENTS.keys() & TEMPLATES.keys()) - OWN.keys())
 
@@ -108,11 +117,18 @@ def test_every_dialect_has_the_statements_of_the_shared_verbs():
     assert len(asked()) > 80
     assert asked() - STATEMENTS.keys() == set()
     assert asked() - TEMPLATES.keys() == one_on_postgres
+    assert asked() - ON_MYSQL.keys() == {"first_blocked"}  # `first_of_key`, for each key
 
 
 @pytest.mark.parametrize("name", COMMON)
 def test_a_statement_has_the_same_parameters_in_each_dialect(name):
     assert parameters(STATEMENTS[name]) | MORE_PARAMETERS.get(name, set()) == parameters(TEMPLATES[name])
+
+
+@pytest.mark.parametrize("name", sorted(ON_MYSQL.keys() & (TEMPLATES.keys() | STATEMENTS.keys()) - OWN_ON_MYSQL))
+def test_a_statement_has_the_same_parameters_on_mysql(name):
+    other = TEMPLATES.get(name) or STATEMENTS[name]
+    assert parameters(ON_MYSQL[name]) == parameters(other)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -187,6 +203,9 @@ def test_every_dialect_has_the_same_migrations_numbered_without_a_gap():
         dialect: sorted(path.name for path in files(package).joinpath("migrations").iterdir() if path.name[0].isdigit())
         for dialect, (package, _) in DIALECTS.items()
     }
+    begun_later = names.pop("mysql")  # one file with the tables of the version at which it began
     first, *others = names.values()
     assert [int(name.partition("_")[0]) for name in first] == list(range(1, len(first) + 1))
     assert all(other == first for other in others)
+    assert begun_later[0].endswith("_initial.sql")
+    assert [int(name[:4]) for name in begun_later] == list(range(int(begun_later[0][:4]), len(first) + 1))

@@ -10,7 +10,7 @@ from tests.house.reserved import STANDARD, STORES
 from tests.house.sources import sql_files
 
 PREFIX = "holdfast_"
-CONSTRAINTS = {"check", "constraint", "exclude", "foreign", "primary", "unique"}
+CONSTRAINTS = {"check", "constraint", "exclude", "foreign", "key", "primary", "unique"}  # "key": an index of MySQL
 
 # Reserved on paper alone: no store that we support objects to them unquoted.
 ACCEPTED = {

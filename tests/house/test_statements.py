@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.house.sources import Module, modules
 
+from holdfast.backends.mysql.statements import TEMPLATES as ON_MYSQL
 from holdfast.backends.postgres.statements import TEMPLATES
 from holdfast.backends.sqlite.statements import STATEMENTS
 
@@ -17,10 +18,25 @@ if TYPE_CHECKING:
 
 SQLITE = "src/holdfast/backends/sqlite"
 POSTGRES = "src/holdfast/backends/postgres"
+MYSQL = "src/holdfast/backends/mysql"
 SHARED = "src/holdfast/backends/sql"
 RULES = "src/holdfast/store/verbs"
-CATALOGUES = {SQLITE: STATEMENTS, POSTGRES: TEMPLATES}
-RUNNERS = {"run", "rows", "row", "value", "many", "each", "records", "page", "act", "load", "Ask", "partial"}
+CATALOGUES = {SQLITE: STATEMENTS, POSTGRES: TEMPLATES, MYSQL: ON_MYSQL}
+RUNNERS = {
+    "run",
+    "rows",
+    "row",
+    "value",
+    "many",
+    "each",
+    "records",
+    "page",
+    "act",
+    "load",
+    "Ask",
+    "partial",
+    "numbered",
+}
 
 # Statements that change `running` without a fence in them, and what makes it safe.
 UNFENCED = {
@@ -30,6 +46,7 @@ UNFENCED = {
     "follow_running": "by the enqueue of a child, under no lease; the holder keeps its lease",
 }
 UNFENCED_ON_SQLITE = {"extend_many": "of seqs that `held_among` found held under the write lock"}
+UNFENCED_ON_MYSQL = {"extend_many": "of seqs that `lock_extendable` has locked under their fences"}
 # The rules that may lock rows whatever their fence: those that take leases away, and an operator's.
 TAKERS = {
     "rescue.rescue": "Expired",
@@ -45,7 +62,13 @@ TAKERS = {
 
 
 def changes_running(sql: str) -> bool:
-    return re.search(r"\b(update|delete\s+from)\s+(holdfast_|\{schema\}\.)running\b", sql, re.IGNORECASE) is not None
+    plain = re.search(r"\b(update|delete\s+from)\s+(holdfast_|\{schema\}\.)running\b", sql, re.IGNORECASE)
+    joined = re.search(r"(?s)^\s*(delete running from|update \().*straight_join holdfast_running\b", _code(sql))
+    return plain is not None or joined is not None
+
+
+def _code(sql: str) -> str:
+    return re.sub(r"(?m)^--.*\n", "", sql)
 
 
 def is_fenced(sql: str) -> bool:
@@ -103,7 +126,9 @@ def line_of_call(node: ast.AST, called: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("store", "accounted"), [(SQLITE, UNFENCED | UNFENCED_ON_SQLITE), (POSTGRES, UNFENCED)], ids=["sqlite", "postgres"]
+    ("store", "accounted"),
+    [(SQLITE, UNFENCED | UNFENCED_ON_SQLITE), (POSTGRES, UNFENCED), (MYSQL, UNFENCED | UNFENCED_ON_MYSQL)],
+    ids=["sqlite", "postgres", "mysql"],
 )
 def test_a_statement_that_changes_running_carries_the_fence_or_is_accounted_for(store, accounted):
     unfenced = {name for name, sql in CATALOGUES[store].items() if changes_running(sql) and not is_fenced(sql)}
@@ -136,12 +161,13 @@ def test_a_job_leaves_running_only_after_its_completion_was_written():
 
 
 def test_rows_leave_their_state_only_where_changes_of_locked_rows_are_written():
-    runs = callers(SQLITE, POSTGRES, SHARED)
+    runs = callers(SQLITE, POSTGRES, MYSQL, SHARED)
     leaving = {name: functions for name, functions in runs.items() if name.startswith("leave_")}
     own = {"leave_front", "leave_completed"}  # hot paths of SQLite
+    own |= {"leave_front_range", "leave_front_listed", "leave_range", "leave_listed"}  # and of MySQL
 
     assert {name: functions for name, functions in leaving.items() if name not in own} == {
-        "leave_blocked": {"order_keys.bring_up", "limit_keys._admit_first"},
+        "leave_blocked": {"order_keys.make_heads", "limit_keys._admit_first"},
         "leave_ready": {"limit_keys._send_back"},
         "leave_scheduled": {"job_rows.promote", "limit_keys.admit_due"},
     }
@@ -181,16 +207,17 @@ def _rules() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
         yield from functions(module)
 
 
-@pytest.mark.parametrize("store", CATALOGUES, ids=["sqlite", "postgres"])
+@pytest.mark.parametrize("store", CATALOGUES, ids=["sqlite", "postgres", "mysql"])
 def test_every_statement_that_is_run_by_name_exists(store):
     runs = callers(store, SHARED, RULES)
     missing = [name for name in runs if not any(re.fullmatch(name, statement) for statement in CATALOGUES[store])]
 
     only_shared = {"first_blocked", "set_head", "drop_order_key", "due_jobs"}  # one statement each on PostgreSQL
-    assert set(missing) == (set() if store == SQLITE else only_shared)
+    expected = {SQLITE: set(), POSTGRES: only_shared, MYSQL: {"first_blocked"}}  # on MySQL one for each key
+    assert set(missing) == expected[store]
 
 
-@pytest.mark.parametrize("store", CATALOGUES, ids=["sqlite", "postgres"])
+@pytest.mark.parametrize("store", CATALOGUES, ids=["sqlite", "postgres", "mysql"])
 def test_every_statement_is_used(store):
     words = set(callers(store, SHARED, RULES))
     for folder in (store, SHARED, "src/holdfast/store"):
@@ -234,7 +261,7 @@ def test_the_audit_sees_what_it_looks_for(sql, expected):
 
 def test_only_the_verbs_of_schedules_run_their_statements():
     """A job without a schedule pays nothing for schedules: no verb of jobs reads or writes their table."""
-    runs = callers(SQLITE, POSTGRES, SHARED)
+    runs = callers(SQLITE, POSTGRES, MYSQL, SHARED)
     touching = {name for name, sql in STATEMENTS.items() if re.search(r"\bholdfast_schedule\b", sql)}
 
     assert len(touching) == 8

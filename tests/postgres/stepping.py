@@ -16,10 +16,10 @@ from psycopg.rows import tuple_row
 from tests.servers.postgres import parts_of
 
 from holdfast.backends.postgres.backend import PostgresBackend
-from holdfast.backends.postgres.category_cache import Categories
 from holdfast.backends.postgres.statements import Statements, transposed
 from holdfast.backends.postgres.streams import PostgresAllocations, PostgresEvents
 from holdfast.backends.postgres.verbs.fetch import fetch
+from holdfast.backends.sql.category_cache import Categories
 from holdfast.backends.sql.steps import Ask, Each, Rows, Together
 from holdfast.backends.sql.streams.consumer_store import SqlConsumers
 from holdfast.errors import HoldfastError

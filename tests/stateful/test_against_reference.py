@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
 from tests.redis.whole import check_whole
+from tests.servers import mysql
 from tests.servers.postgres_schemas import InstalledSchema, return_schema, take_schema
 from tests.servers.redis import drop_store, new_store_url, server_url
 from tests.stateful.machine import StoreMachine
@@ -15,8 +16,8 @@ from tests.stateful.schedules_machine import SchedulesMachine
 
 from holdfast.testing.redis_server import Flavour
 
-STORES = ["sqlite", "sqlite-memory", "postgres", "valkey", pytest.param("redis", marks=pytest.mark.slow)]
-EXAMPLES = {"sqlite": 20, "sqlite-memory": 5, "postgres": 8, "valkey": 15, "redis": 15}
+STORES = ["sqlite", "sqlite-memory", "postgres", "mysql", "valkey", pytest.param("redis", marks=pytest.mark.slow)]
+EXAMPLES = {"sqlite": 20, "sqlite-memory": 5, "postgres": 8, "mysql": 4, "valkey": 15, "redis": 15}
 """How many examples are tried; `make test-slow` tries many more."""
 FLAVOURS: dict[str, Flavour] = {"valkey": "valkey", "redis": "redis"}
 
@@ -27,6 +28,8 @@ def machine_for(
     """Return a machine whose every example runs on an empty store."""
     if store == "postgres":
         return _machine_for_postgres(base)
+    if store == "mysql":
+        return _machine_for_mysql(base)
     if store in FLAVOURS:
         return _machine_for_redis(FLAVOURS[store], base)
     examples = iter(range(10**9))
@@ -52,6 +55,24 @@ def _machine_for_postgres(base: type[StoreMachine | SchedulesMachine]) -> type[S
             super().teardown()
             if self.schema is not None:
                 return_schema(self.schema)
+
+    return Machine
+
+
+def _machine_for_mysql(base: type[StoreMachine | SchedulesMachine]) -> type[StoreMachine | SchedulesMachine]:
+    mysql.return_database(mysql.take_database())  # skips the test where there is no server
+
+    class Machine(base):  # type: ignore[valid-type,misc]
+        database: str | None = None
+
+        def url(self) -> str:
+            self.database = mysql.take_database()
+            return self.database
+
+        def teardown(self) -> None:
+            super().teardown()
+            if self.database is not None:
+                mysql.return_database(self.database)
 
     return Machine
 

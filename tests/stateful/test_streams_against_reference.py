@@ -7,22 +7,43 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
+from tests.servers import mysql
 from tests.servers.postgres_schemas import InstalledSchema, return_schema, take_schema
 from tests.stateful.streams_machine import StreamsMachine
 
-STORES = ["sqlite", "sqlite-memory", "postgres"]
-EXAMPLES = {"sqlite": 20, "sqlite-memory": 5, "postgres": 8}  # `make test-slow` tries many more
+STORES = ["sqlite", "sqlite-memory", "postgres", "mysql"]
+EXAMPLES = {"sqlite": 20, "sqlite-memory": 5, "postgres": 8, "mysql": 4}  # `make test-slow` tries many more
 
 
 def machine_for(store: str, folder: Path) -> type[StreamsMachine]:
     """Return a machine whose every example runs on an empty store."""
     if store == "postgres":
         return _machine_for_postgres()
+    if store == "mysql":
+        return _machine_for_mysql()
     examples = iter(range(10**9))
 
     class Machine(StreamsMachine):
         def url(self) -> str:
             return f"sqlite:///{folder}/{next(examples)}.db?synchronous=normal" if store == "sqlite" else "sqlite://"
+
+    return Machine
+
+
+def _machine_for_mysql() -> type[StreamsMachine]:
+    mysql.return_database(mysql.take_database())  # skips the test where there is no server
+
+    class Machine(StreamsMachine):
+        database: str | None = None
+
+        def url(self) -> str:
+            self.database = mysql.take_database()
+            return self.database
+
+        def teardown(self) -> None:
+            super().teardown()
+            if self.database is not None:
+                mysql.return_database(self.database)
 
     return Machine
 

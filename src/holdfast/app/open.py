@@ -13,6 +13,8 @@ from holdfast.store.backend import Backend, BackendFactory
 from holdfast.store.url_settings import DEFAULT_URL
 
 _BUILT_IN = {
+    "mariadb": "holdfast.backends.mysql",
+    "mysql": "holdfast.backends.mysql",
     "postgres": "holdfast.backends.postgres",
     "postgresql": "holdfast.backends.postgres",
     "redis": "holdfast.backends.redis",
@@ -23,7 +25,7 @@ _BUILT_IN = {
     "valkeys": "holdfast.backends.redis",
 }
 _ENTRY_POINTS = "holdfast.backends"
-_OTHER_STORES = frozenset({"kafka", "mariadb", "mysql"})
+_OTHER_STORES = frozenset({"kafka"})
 
 
 def open_backend(url: str, *, clock: Callable[[], int] | None = None) -> Backend:
@@ -67,7 +69,8 @@ def _factory(scheme: str, url: str) -> BackendFactory:
         raise ConfigError(message)
     if name in _OTHER_STORES:
         message = (
-            f"{scheme}://…: this version has no store for {name} yet; it has stores for SQLite, PostgreSQL and Redis"
+            f"{scheme}://…: this version has no store for {name} yet; it has stores for SQLite, PostgreSQL, MySQL and "
+            "Redis"
         )
         raise ConfigError(message)
     known = ", ".join(f"{name}://" for name in sorted(_BUILT_IN))

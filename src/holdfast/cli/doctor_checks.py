@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from holdfast.cli.doctor_finding import Finding, FindingLevel, fine, some
+from holdfast.cli.doctor_server_checks import examine_server
 from holdfast.cli.doctor_stream_checks import examine_streams
 from holdfast.cli.states import is_silent
 from holdfast.cli.target import require_store
@@ -50,6 +51,7 @@ async def examine(app: App) -> list[Finding]:
         fine("store", backend.url),
         _version(capabilities.store, capabilities.version, facts),
         _durability(capabilities.durability, facts),
+        *examine_server(facts),
         fine("schema", "the tables match this version"),
         _clock(app, facts),
         _waiting(queues, live),
@@ -83,6 +85,12 @@ def _durability(text: str, facts: dict[str, str]) -> Finding:
         )
     if facts.get("synchronous_commit", "on") == "off":
         remedy = "Set synchronous_commit = on, in postgresql.conf or by `alter role … set synchronous_commit = on`."
+        return Finding("durability", FindingLevel.WARN, text, remedy)
+    if facts.get("innodb_flush_log_at_trx_commit", "1") != "1":
+        remedy = "Set innodb_flush_log_at_trx_commit = 1 in the server's configuration, or by `set global`."
+        return Finding("durability", FindingLevel.WARN, text, remedy)
+    if facts.get("log_bin") == "1" and facts.get("sync_binlog") != "1":
+        remedy = "Set sync_binlog = 1 in the server's configuration, or by `set global`."
         return Finding("durability", FindingLevel.WARN, text, remedy)
     if facts.get("aof_enabled", "1") != "1":
         remedy = "Set appendonly yes in the configuration of the server, or accept to lose jobs when it crashes."

@@ -15,12 +15,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from holdfast.backends.postgres.blockers import Blockers
-from holdfast.backends.postgres.category_cache import Categories
 from holdfast.backends.postgres.extender import PostgresExtender
 from holdfast.backends.postgres.handler_transaction import PostgresPlace
 from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.jobs import PostgresJobs, facts
-from holdfast.backends.postgres.lane_cache import Lanes
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.notifier import PostgresNotifier
 from holdfast.backends.postgres.pool import blocking_pool, pools_for_handlers, pools_for_verbs
@@ -30,8 +28,11 @@ from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.streams import PostgresAllocations, PostgresEvents
 from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.using.callers import PostgresCallers
+from holdfast.backends.postgres.verbs.enqueue import add_lanes
 from holdfast.backends.postgres.verbs.fetch import fetch
+from holdfast.backends.sql.category_cache import Categories
 from holdfast.backends.sql.fenced_verbs import fenced_verbs
+from holdfast.backends.sql.lane_cache import Lanes
 from holdfast.backends.sql.schedule_rows import SqlScheduleRows
 from holdfast.backends.sql.streams.consumer_store import SqlConsumers
 from holdfast.store.backend_over_parts import BackendOverParts, StoreParts, StreamParts
@@ -61,7 +62,7 @@ class PostgresParts(StoreParts):
         self._floors = Floors()
         self.callers = callers = PostgresCallers(location, statements)
         self.blockers = Blockers(self.runner)
-        self._lanes = Lanes(self.runner)
+        self._lanes = Lanes(self.runner, add_lanes)
         self.jobs = self.jobs_over(self.runner, self._notifier.notify_ends)
         self.queues = QueuesOverRows(self.runner, self.rows)
         self.schedules = SchedulesOverRows(

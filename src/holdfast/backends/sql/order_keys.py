@@ -84,6 +84,11 @@ def settle(
 def bring_up(key_ids: Sequence[int]) -> Steps[Sequence[Place]]:
     """Make the first waiting job of each locked order key its head; delete a key without waiting jobs."""
     found = yield from records(FirstBlocked, "first_blocked", key_ids=Numbers(key_ids))
+    return (yield from make_heads(key_ids, found))
+
+
+def make_heads(key_ids: Sequence[int], found: Sequence[FirstBlocked]) -> Steps[Sequence[Place]]:
+    """Make these jobs the heads of their keys; delete those of the keys that have none."""
     ready = [row for row in found if row.run_at <= row.now]
     later = [row for row in found if row.run_at > row.now]
     yield from each("leave_blocked", [{"seq": row.seq} for row in found])

@@ -31,6 +31,11 @@ _encode = msgspec.json.encode
 LaneIds = Mapping[tuple[str, str], int]
 
 
+def add_lanes(queues: Sequence[str], tasks: Sequence[str]) -> Steps[Rows]:
+    """Insert missing lanes; return those that the statement sees, and those that it has inserted."""
+    return (yield from rows("add_lanes", queues=list(queues), tasks=list(tasks)))
+
+
 def insert_any(jobs: Sequence[NewJob], lanes: LaneIds, *, joins: bool) -> Steps[list[bool]]:
     """Insert jobs by statement, with or without keys and parents; False for each whose id exists already.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from holdfast.backends.postgres.runners import PoolRunner
+from holdfast.backends.sql.lane_cache import SeparateRunner
 from holdfast.backends.sql.streams.categories import find_categories
 from holdfast.store.stream_values import Category
 
@@ -17,7 +17,7 @@ from holdfast.store.stream_values import Category
 class Categories:
     """Caches categories for this process."""
 
-    def __init__(self, runner: PoolRunner) -> None:
+    def __init__(self, runner: SeparateRunner) -> None:
         self._runner = runner
         self._known: dict[str, Category] = {}
 

@@ -7,14 +7,28 @@ removed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from typing import Protocol, TypeVar
 
-from holdfast.backends.postgres.runners import PoolRunner
-from holdfast.backends.sql.steps import rows
+from holdfast.backends.sql.steps import Rows
 from holdfast.model.job import NewJob
+from holdfast.store.steps import Steps, Verb
 
+T = TypeVar("T")
 Lane = tuple[str, str]
+
+
+class SeparateRunner(Protocol):
+    """A runner of verbs that commit independently of a handler's transaction."""
+
+    def apart(self, verb: Verb[T]) -> Awaitable[T]:
+        """Run a verb in a transaction of its own."""
+        ...
+
+    def losses(self) -> int:
+        """Return the number of broken connections so far."""
+        ...
 
 
 class Lanes:
@@ -24,8 +38,10 @@ class Lanes:
     A job in a lane that does not exist would never be claimed.
     """
 
-    def __init__(self, runner: PoolRunner) -> None:
+    def __init__(self, runner: SeparateRunner, add: Callable[[Sequence[str], Sequence[str]], Steps[Rows]]) -> None:
+        """`add` inserts missing lanes, and returns all of them: lane_id, queue, task."""
         self._runner = runner
+        self._add = add
         self._known: dict[Lane, int] = {}
         self._losses = 0
 
@@ -34,9 +50,9 @@ class Lanes:
         needed = {(job.queue, job.task) for job in jobs}
         self._forget_if_lost()
         while unknown := [lane for lane in needed if lane not in self._known]:
-            names = {"queues": [queue for queue, _ in unknown], "tasks": [task for _, task in unknown]}
+            queues, tasks = [queue for queue, _ in unknown], [task for _, task in unknown]
             # A lane that another process inserts concurrently is not visible to this statement, but to the next one.
-            found = await self._runner.apart(partial(rows, "add_lanes", **names))
+            found = await self._runner.apart(partial(self._add, queues, tasks))
             self._forget_if_lost()
             for lane_id, queue, task in found:
                 self._known[queue, task] = lane_id

@@ -1,0 +1,136 @@
+"""An open store: its connections, its components and the facts about its server.
+
+```text
+   event loop        ──▶ pool for verbs, one per loop ────────┐
+   async handlers    ──▶ pool for their transactions ─────────┤
+   threaded handlers ──▶ pool for their transactions ─────────┼──▶ the server
+   extending thread  ──▶ a separate connection ───────────────┤
+   notifier          ──▶ a connection that looks for changes ─┘
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from holdfast.backends.mysql.extender import MysqlExtender
+from holdfast.backends.mysql.handler_transaction import MysqlPlace
+from holdfast.backends.mysql.job_rows import MysqlJobRows
+from holdfast.backends.mysql.jobs import MysqlInsight, MysqlJobs, add_lanes, facts
+from holdfast.backends.mysql.location import MysqlLocation
+from holdfast.backends.mysql.notifier import MysqlNotifier
+from holdfast.backends.mysql.pool import blocking_pool, pools_for_handlers, pools_for_verbs
+from holdfast.backends.mysql.runners import MysqlPoolRunner
+from holdfast.backends.mysql.schema import MysqlSchema
+from holdfast.backends.mysql.statements import MysqlStatements
+from holdfast.backends.mysql.streams import MysqlAllocations, MysqlConsumers, MysqlEvents, lock_share
+from holdfast.backends.mysql.transactions import MysqlTransactions
+from holdfast.backends.mysql.using.callers import MysqlCallers
+from holdfast.backends.sql.category_cache import Categories
+from holdfast.backends.sql.fenced_verbs import fenced_verbs
+from holdfast.backends.sql.lane_cache import Lanes
+from holdfast.backends.sql.schedule_rows import SqlScheduleRows
+from holdfast.store.backend_over_parts import BackendOverParts, StoreParts, StreamParts
+from holdfast.store.capabilities import Capabilities
+from holdfast.store.claim_floor import Floors
+from holdfast.store.jobs_over_rows import QueuesOverRows
+from holdfast.store.schedules_over_rows import SchedulesOverRows
+from holdfast.store.steps import Place, Runner
+
+_LAST_WAIT = 2.0  # seconds for threads whose server does not answer; they are daemons, and end by themselves later
+
+
+class MysqlParts(StoreParts):
+    """The open connections of one process."""
+
+    def __init__(self, location: MysqlLocation, statements: MysqlStatements) -> None:
+        self.owner = statements
+        self._pools = pools_for_verbs(location), pools_for_handlers(location), blocking_pool(location)
+        self.runner = MysqlPoolRunner(self._pools[0], statements, location, self._became_ready)
+        self.notifier = self._notifier = MysqlNotifier(location, statements)
+        self.rows = MysqlJobRows()
+        verbs = fenced_verbs(self.rows)._replace(lock_share=lock_share)
+        place = MysqlPlace(statements, verbs, location.url, location.reply_timeout, self._drop_idle, self._became_ready)
+        self.transactions = MysqlTransactions(*self._pools[1:], place)
+        self._floors = Floors()
+        self.callers = callers = MysqlCallers(location, statements)
+        self._lanes = Lanes(self.runner, add_lanes)
+        self.jobs = self.jobs_over(self.runner, self._notifier.notify_ends)
+        self.queues = QueuesOverRows(self.runner, self.rows)
+        notify = partial(self.runner.after_commit, self.notifier.notify)
+        self.schedules = SchedulesOverRows(self.runner, SqlScheduleRows(), self.jobs.inserter, notify)
+        self.insight = MysqlInsight(self.runner, self.rows, facts)
+        self.schema = MysqlSchema(self.runner, location)
+        events_over = partial(MysqlEvents, categories=Categories(self.runner))
+        self.streams = StreamParts(
+            events_over(self.runner, appended=notify),
+            MysqlConsumers(self.runner, self.transactions),
+            MysqlAllocations(self.runner),
+            joined=lambda using: events_over(callers.runner(using)),
+        )
+
+    def jobs_over(self, runner: Runner, ended: Callable[[], None] | None = None) -> MysqlJobs:  # noqa: D102
+        return MysqlJobs(runner, self.rows, lanes=self._lanes, floors=self._floors, ended=ended)
+
+    def _became_ready(self, places: Sequence[Place]) -> None:
+        """Lower the claim floors to these places, and notify waiting workers."""
+        self._floors.lower(places)
+        self._notifier.notify()
+
+    def _drop_idle(self) -> None:
+        for pool in self._pools:
+            pool.drop_idle()
+
+    async def close(self) -> None:
+        """Close everything."""
+        self._notifier.close()
+        for pool in self._pools:
+            pool.close()
+        await self._notifier.ended(_LAST_WAIT)
+
+
+class MysqlBackend(BackendOverParts[MysqlParts]):
+    """`Backend` on MySQL and MariaDB, and `Transactions` with it."""
+
+    def __init__(self, location: MysqlLocation, clock: Callable[[], int] | None) -> None:
+        self._location = location
+        self._statements = MysqlStatements(clock)
+        super().__init__(location.url, location.full_url, lambda: MysqlParts(location, self._statements))
+        self._facts: dict[str, str] = {}
+
+    @property
+    def capabilities(self) -> Capabilities:  # noqa: D102 - the port states the contracts
+        version = self._facts.get("version", "not yet connected")
+        return Capabilities(
+            store="mariadb" if "mariadb" in version.lower() else "mysql",
+            version=version,
+            durability=_durability(self._facts),
+            notifies=True,
+            joins_transactions=True,
+            repeat_shows_outcome=True,
+            shared=True,
+        )
+
+    async def open(self, *, install: bool = True) -> None:  # noqa: D102
+        await super().open(install=install)
+        self._facts = await self.insight.facts()
+
+    def extender(self) -> MysqlExtender:  # noqa: D102
+        return MysqlExtender(self._location, self._statements)
+
+
+def _durability(facts: dict[str, str]) -> str:
+    if not facts:
+        return "unknown: the store is not open"
+    if facts["innodb_flush_log_at_trx_commit"] != "1":
+        number = facts["innodb_flush_log_at_trx_commit"]
+        return f"a crash may lose the last acknowledged commits (innodb_flush_log_at_trx_commit={number})"
+    if facts["log_bin"] == "1" and facts["sync_binlog"] != "1":
+        return f"a crash may lose the last commits on replicas (sync_binlog={facts['sync_binlog']})"
+    return "every commit is flushed before it is acknowledged (innodb_flush_log_at_trx_commit=1)"
+
+
+def open_backend(url: str, *, clock: Callable[[], int] | None = None) -> MysqlBackend:
+    """Return the unopened backend behind a `mysql:` or `mariadb:` URL."""
+    return MysqlBackend(MysqlLocation.parse(url), clock)

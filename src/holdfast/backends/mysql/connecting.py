@@ -1,0 +1,138 @@
+"""Open connections, set their sessions up, and refuse servers that only appear to lock.
+
+The sessions are read committed: claims, completions and the moves of shares are written for it. Their SQL mode, time
+zone and waits are ours, whatever the server's administrator has chosen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+from holdfast.backends.mysql.driver import FLAGS, BlockingConnection, Either, VerbConnection, drop, version_of
+from holdfast.backends.mysql.error_map import DriverError, translate
+from holdfast.backends.mysql.location import MysqlLocation
+from holdfast.backends.mysql.statements import TEMPLATES
+from holdfast.errors import ConfigError
+
+CONNECT_TIMEOUT = 5
+LOCK_WAIT = 10  # seconds for a row that another transaction has locked
+SILENCE = 30  # seconds after which the server ends a session that is silent: a frozen process keeps its locks so long
+_SETTINGS = (
+    "set session transaction isolation level read committed",
+    (
+        "set session time_zone = '+00:00', sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', autocommit = 1,"
+        f" innodb_lock_wait_timeout = {LOCK_WAIT}, lock_wait_timeout = {LOCK_WAIT}, wait_timeout = {SILENCE}"
+    ),
+)
+# Read by MariaDB alone: there, a transaction whose client is silent ends earlier than its session.
+_MARIADB_SETTINGS = "/*M!100600 set session idle_transaction_timeout = 5, in_predicate_conversion_threshold = 0 */"
+# Newer MariaDB gives a repeatable read transaction up when it locks a row that has changed since its snapshot, as an
+# extended lease has: our locks are meant to read the latest version.
+_NO_SNAPSHOT_CHECKS = "set session innodb_snapshot_isolation = off"
+_LEAST = {"MariaDB": (10, 6), "MySQL": (8, 0, 19)}
+
+
+async def connect(location: MysqlLocation, kind: type[VerbConnection] = VerbConnection) -> VerbConnection:
+    """Open an async connection in autocommit; raises `StoreUnavailable`, or `ConfigError` for an unsuitable server."""
+    connection = kind(
+        **location.arguments,
+        charset="utf8mb4",
+        autocommit=True,
+        client_flag=FLAGS,
+        connect_timeout=CONNECT_TIMEOUT,
+        ssl=location.encryption,
+    )
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT + location.reply_timeout):
+            await connection.connect()
+            connection.lock_wait = LOCK_WAIT
+            await connection.ask(_texts(connection))
+            (look, *more) = await connection.ask(_looks(connection))
+            if require_suitable(location, look.rows, more[0].rows if more else None):
+                await connection.ask([_NO_SNAPSHOT_CHECKS])
+    except BaseException as error:
+        drop(connection)
+        raise _not_connected(location, error) from error
+    return connection
+
+
+def connect_blocking(
+    location: MysqlLocation, kind: type[BlockingConnection] = BlockingConnection
+) -> BlockingConnection:
+    """Open a blocking connection in autocommit; raises as `connect` does."""
+    connection: BlockingConnection | None = None
+    try:
+        encryption = location.encryption
+        encrypted: dict[str, Any] = {"ssl_disabled": True} if encryption is None else {"ssl": encryption}
+        connection = kind(
+            **location.arguments,
+            charset="utf8mb4",
+            autocommit=None,
+            client_flag=FLAGS,
+            connect_timeout=CONNECT_TIMEOUT,
+            read_timeout=int(location.reply_timeout) + 1,
+            write_timeout=int(location.reply_timeout) + 1,
+            **encrypted,
+        )
+        connection.ask(_texts(connection))
+        (look, *more) = connection.ask(_looks(connection))
+        if require_suitable(location, look.rows, more[0].rows if more else None):
+            connection.ask([_NO_SNAPSHOT_CHECKS])
+    except BaseException as error:
+        if connection is not None:
+            drop(connection)
+        raise _not_connected(location, error) from error
+    return connection
+
+
+def _is_mariadb(connection: Either) -> bool:
+    return "mariadb" in version_of(connection).lower()
+
+
+def _texts(connection: Either) -> list[str]:
+    return [*_SETTINGS, _MARIADB_SETTINGS] if _is_mariadb(connection) else list(_SETTINGS)
+
+
+def _looks(connection: Either) -> list[str]:
+    cluster = "show variables where variable_name in ('wsrep_on', 'innodb_snapshot_isolation')"
+    look = TEMPLATES["server_look"]
+    return [look, cluster] if _is_mariadb(connection) else [look]
+
+
+def require_suitable(location: MysqlLocation, found: Any, variables: Any) -> bool:
+    """Raise `ConfigError`, with the reason, for a server on which a lock does not lock, or that is too old.
+
+    Returns whether the session has checks of snapshots to be switched off.
+    """
+    ((version, comment, innodb, _),) = found
+    text = f"{version} {comment}"
+    for name, reason in (
+        ("tidb", "it accepts `for update skip locked` and locks nothing, so that two workers would claim the same job"),
+        ("dolt", "it accepts `for update skip locked` and locks nothing, so that two workers would claim the same job"),
+        ("vitess", "it generates no numbers across shards, and not every version skips locked rows"),
+    ):
+        if name in text.lower():
+            raise ConfigError(f"{location.url} is {text}, which cannot hold a store: {reason}")
+    settings = {name: str(value).upper() for name, value in variables or ()}
+    if settings.get("wsrep_on") == "ON" and location.galera is None:
+        message = (
+            f"{location.url} is a node of a Galera cluster, whose locks hold on one node only: let all processes write "
+            "to the same node, and say so with galera=one-writer in the URL"
+        )
+        raise ConfigError(message)
+    product = "MariaDB" if "mariadb" in text.lower() else "MySQL"
+    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+    if numbers < _LEAST[product]:
+        least = ".".join(map(str, _LEAST[product]))
+        raise ConfigError(f"{location.url} is {product} {version}: Holdfast needs at least {least}")
+    if not innodb:
+        raise ConfigError(f"{location.url} has no InnoDB, the engine whose transactions Holdfast needs")
+    return settings.get("innodb_snapshot_isolation") == "ON"
+
+
+def _not_connected(location: MysqlLocation, error: BaseException) -> BaseException:
+    if isinstance(error, TimeoutError):
+        error = ConnectionError(f"no answer within {CONNECT_TIMEOUT + location.reply_timeout:g} s")
+    return translate(error, location.url, broken=True) if isinstance(error, (*DriverError, OSError)) else error

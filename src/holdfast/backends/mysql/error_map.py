@@ -1,0 +1,105 @@
+"""Map errors of the drivers to errors of Holdfast, with the remedy in the message."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import asyncmy.errors
+import pymysql
+
+from holdfast.errors import (
+    HoldfastError,
+    OutcomeUnknown,
+    PrivilegeMissing,
+    SchemaMismatch,
+    StoreError,
+    StoreUnavailable,
+    TransactionConflict,
+)
+
+DriverError: tuple[type[Exception], ...] = (pymysql.MySQLError, asyncmy.errors.MySQLError)
+DUPLICATE = 1062
+LOCK_WAIT = 1205
+_CONFLICTS = {
+    DUPLICATE: "found a row that another transaction has added meanwhile",
+    1213: "rolled the transaction back in favour of another one",
+    1020: "rolled the transaction back: a row has changed since its snapshot",
+    LOCK_WAIT: "waited too long for a row that another transaction has locked",
+    3572: "found a row locked by another transaction",
+}
+_READ_ONLY = {1290, 1792, 1836, 3100}
+_MISSING = {1146, 1054}
+_DENIED = {1044, 1142, 1143, 1227, 1370}
+# The link, the end of a session, a server that starts, stops, is full or has no connection left.
+_OUTAGE = {
+    *(0, 1021, 1040, 1041, 1053, 1077, 1079, 1080, 1114, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1226, 1317),
+    *(1927, 2002, 2003, 2005, 2006, 2012, 2013, 2014, 2026, 2055, 3024, 3168, 3169, 4031),
+}
+_STALE = 1242
+_TOO_LARGE = 1153
+
+
+def code_of(error: BaseException | None) -> int:
+    """Return the number of a driver's error; 0 for errors about the link, -1 for others."""
+    if not isinstance(error, DriverError):
+        return -1
+    first = error.args[0] if error.args else 0
+    return first if isinstance(first, int) else 0
+
+
+def is_conflict(error: BaseException | None) -> bool:
+    """Return whether the server gave this transaction up in favour of another one."""
+    return code_of(error) in _CONFLICTS and not is_duplicate(error)
+
+
+def is_duplicate(error: BaseException | None) -> bool:
+    """Return whether a row with the same key exists; only the statement was undone."""
+    return code_of(error) == DUPLICATE
+
+
+def is_refused(error: BaseException | None) -> bool:
+    """Return whether a statement failed on purpose, because the one before it changed fewer rows than it had to."""
+    return code_of(error) == _STALE
+
+
+def is_read_only(error: BaseException | None) -> bool:
+    """Return whether the server rejects writes: it is a replica, or has become one."""
+    return code_of(error) in _READ_ONLY
+
+
+def translate(error: BaseException, where: str, *, broken: bool, committing: bool = False) -> HoldfastError:
+    """Return the error to raise in place of `error`.
+
+    `broken`: the connection is lost. `committing`: the server may have committed before it broke. An error reply on a
+    connection that is still open always means that nothing was committed.
+    """
+    code = code_of(error)
+    text = str(error.args[1] if code >= 0 and len(error.args) > 1 else error) or type(error).__name__
+    if broken and committing:
+        return OutcomeUnknown(f"{where}: the connection broke before the server confirmed the commit ({text})")
+    if code in _MISSING:
+        return SchemaMismatch(f"{where}: {text}: run `holdfast schema install`")
+    if code in _DENIED:
+        return PrivilegeMissing(f"{where}: {text}: {_grants(where)}")
+    kind, reason = _kind(error, code, broken=broken)
+    return kind(f"{where}{reason} ({text})")
+
+
+def _kind(error: BaseException, code: int, *, broken: bool) -> tuple[type[HoldfastError], str]:
+    if code in _CONFLICTS:
+        return (StoreUnavailable if code == LOCK_WAIT else TransactionConflict), f" {_CONFLICTS[code]}"
+    if code in _READ_ONLY:
+        return StoreUnavailable, " is read-only (a replica?); reconnecting"
+    if code == _TOO_LARGE:
+        return StoreError, " refuses a large message: raise its max_allowed_packet, or store large payloads elsewhere"
+    if broken or code in _OUTAGE or isinstance(error, OSError):
+        return StoreUnavailable, " cannot be reached"
+    return StoreError, f": {type(error).__name__} {code}"
+
+
+def _grants(where: str) -> str:
+    database = urlsplit(where).path.strip("/") or "the database"
+    return (
+        f"as an administrator, run `grant select, insert, update, delete on {database}.* to …` for a worker; a user "
+        "that installs the tables also needs create, alter, drop and index (docs/howto/mysql.md, Privileges)"
+    )

@@ -1,0 +1,250 @@
+"""A handler's transaction.
+
+While the lease's row is locked, extension and rescue skip it, so the lease is safe until the transaction ends. Past its
+limit the transaction is rolled back: sessions that wait for its locks must not wait forever. A frozen client cannot
+roll back: then the server ends its session, which has been silent for longer than the limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, NamedTuple, TypeVar
+
+from holdfast.backends.mysql.driver import drop, hang_up, is_in_transaction, is_open
+from holdfast.backends.mysql.error_map import DriverError, is_conflict, is_refused, translate
+from holdfast.backends.mysql.execute import Session, drive, drive_blocking
+from holdfast.backends.mysql.handlers_connection import MysqlHandlersBlockingConnection, MysqlHandlersConnection
+from holdfast.backends.mysql.statements import MysqlStatements
+from holdfast.concurrency.statement_threads import where_it_may_wait
+from holdfast.concurrency.uncancellable import uncancellable
+from holdfast.errors import TransactionExpired
+from holdfast.model.isolation import READ_COMMITTED, Isolation
+from holdfast.model.outcome import Ending
+from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTransaction, TransactionState
+from holdfast.store.steps import Place, Steps
+
+T = TypeVar("T")
+_ERRORS: tuple[type[Exception], ...] = (*DriverError, TimeoutError, OSError)
+
+
+class MysqlPlace(NamedTuple):
+    """What all transactions of a store share. `suspect` is called when a connection breaks: idle ones may have, too."""
+
+    statements: MysqlStatements
+    verbs: FencedVerbs
+    url: str
+    reply_timeout: float
+    suspect: Callable[[], None]
+    became_ready: Callable[[Sequence[Place]], None]
+
+
+class MysqlTransaction(OpenTransaction):
+    """The part that both kinds of transaction share."""
+
+    connection: Any
+
+    def __init__(
+        self, connection: Any, place: MysqlPlace, fence: FenceCheck, limit: timedelta, isolation: Isolation
+    ) -> None:
+        super().__init__(fence, limit, verbs=place.verbs, owner=place.statements, became_ready=place.became_ready)
+        self.connection = connection
+        self._place = place
+        self._isolation: Isolation = isolation
+        self._began = time.monotonic()
+
+    def _first(self) -> Session:
+        """Return how the transaction begins: the server ends it if its client is silent for longer than the limit."""
+        seconds = max(1, math.ceil(self.limit.total_seconds()))
+        begin = [f"set session wait_timeout = {seconds} /*M!100600 , idle_transaction_timeout = {seconds} */"]
+        if self._isolation != READ_COMMITTED:
+            begin.append(f"set transaction isolation level {self._isolation}")
+        return Session(self._place.statements, begin=[*begin, "start transaction"])
+
+    def _session(self) -> Session:
+        return Session(self._place.statements)
+
+    def _lend(self) -> None:
+        self.connection.failure = None
+        self.connection.is_lent = True
+
+    def check_whole(self) -> None:
+        """Raise if the transaction is over, or if a statement of the handler has ended it or made it fail."""
+        self.check_open()
+        self.connection.check()
+
+    def seal(self) -> None:
+        """Check that it can commit, and stop it from expiring."""
+        self.check_whole()
+        super().seal()
+
+    @contextmanager
+    def explained(self, *, committing: bool = False) -> Generator[None]:
+        """Translate errors of the driver to what happened to the transaction: see `explain`."""
+        try:
+            yield
+        except Exception as error:
+            self.explain(error, committing=committing)
+            raise
+
+    def explain(self, error: Exception, *, committing: bool = False) -> None:
+        """Raise what has happened to the transaction, in place of an error of the driver; else return.
+
+        Errors of the handler's own statements pass unchanged while the connection is open. If the transaction has
+        failed because of a conflict, that is raised, whatever the handler has made of it, unless it ends its attempt
+        on purpose.
+        """
+        if isinstance(error, TransactionExpired):
+            return
+        closed = not is_open(self.connection)
+        if closed and time.monotonic() - self._began >= self.limit.total_seconds():
+            self.move(TransactionState.OPEN, TransactionState.EXPIRED)
+        if self.state is TransactionState.EXPIRED:
+            raise self.over() from error
+        conflict = error if is_conflict(error) else self.connection.failure
+        if conflict is not None and not closed and not isinstance(error, Ending):
+            raise translate(conflict, self._place.url, broken=False) from error
+        if isinstance(error, _ERRORS) and (committing or closed) and not is_refused(error):
+            raise translate(error, self._place.url, broken=closed, committing=committing) from error
+
+    @abstractmethod
+    async def run(self, steps: Steps[T]) -> T:
+        """Run a verb that joins the transaction."""
+
+    def close(self) -> None:
+        """Accept no further calls; report idle connections as suspect if this one broke by itself."""
+        self._stop_timer()
+        self.connection.is_lent = False
+        broke = not is_open(self.connection) and self.state is not TransactionState.EXPIRED
+        self.state = TransactionState.ENDED
+        if broke:
+            self._place.suspect()
+
+    @abstractmethod
+    def _stop_timer(self) -> None:
+        """Stop the time limit."""
+
+
+class MysqlAsyncTransaction(MysqlTransaction):
+    """A transaction of an async handler."""
+
+    connection: MysqlHandlersConnection
+    _timer: asyncio.TimerHandle | None = None
+
+    async def begin(self) -> None:  # noqa: D102 - see `OpenTransaction`
+        self.state = TransactionState.OPEN
+        self._timer = asyncio.get_running_loop().call_later(self.limit.total_seconds(), self._expire)
+        with self.explained():
+            await drive(self.connection, self._first(), self.lock_steps(), self.ready)
+            self._lend()
+
+    async def run(self, steps: Steps[T]) -> T:  # noqa: D102
+        self.check_whole()
+        with self.explained():
+            return await drive(self.connection, self._session(), steps, self.ready)
+
+    end_with = run
+
+    async def commit_transaction(self) -> None:  # noqa: D102
+        with self.explained():
+            self.seal()
+        self.connection.is_lent = False
+        with self.explained(committing=True):
+            await uncancellable(self._ask("commit"))
+
+    async def undo(self, error: BaseException) -> None:  # noqa: ARG002, D102
+        self._stop_timer()
+        self.connection.is_lent = False
+        await uncancellable(self._undo())
+
+    async def _undo(self) -> None:
+        if not is_open(self.connection) or not _may_be_open(self.connection):
+            return
+        try:
+            await self._ask("rollback")
+        except _ERRORS:
+            drop(self.connection)  # the server rolls back by itself
+
+    async def _ask(self, command: str) -> None:
+        async with asyncio.timeout(self._place.reply_timeout):
+            await self.connection.ask([command])
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _expire(self) -> None:
+        if self.move(TransactionState.OPEN, TransactionState.EXPIRED):
+            drop(self.connection)
+
+
+class MysqlBlockingTransaction(MysqlTransaction):
+    """A transaction of a handler in a thread."""
+
+    connection: MysqlHandlersBlockingConnection
+
+    def __init__(
+        self,
+        connection: MysqlHandlersBlockingConnection,
+        place: MysqlPlace,
+        fence: FenceCheck,
+        limit: timedelta,
+        isolation: Isolation,
+    ) -> None:
+        super().__init__(connection, place, fence, limit, isolation)
+        self._timer = threading.Timer(limit.total_seconds(), self._expire)
+        self._timer.daemon = True
+
+    def begin(self) -> None:  # noqa: D102 - see `OpenTransaction`
+        self.state = TransactionState.OPEN
+        self._timer.start()
+        with self.explained():
+            drive_blocking(self.connection, self._first(), self.lock_steps(), self.ready)
+            self._lend()
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Run a verb that joins the transaction, while the handler's thread waits for it."""
+        return await where_it_may_wait(lambda: self.end_with(steps))
+
+    def end_with(self, steps: Steps[T]) -> T:  # noqa: D102
+        self.check_whole()
+        with self.explained():
+            return drive_blocking(self.connection, self._session(), steps, self.ready)
+
+    def commit_transaction(self) -> None:  # noqa: D102
+        with self.explained():
+            self.seal()
+        self._timer.cancel()
+        self.connection.is_lent = False
+        with self.explained(committing=True):
+            self.connection.ask(["commit"])
+
+    def undo(self, error: BaseException) -> None:  # noqa: ARG002, D102
+        self._stop_timer()
+        self.connection.is_lent = False
+        if not is_open(self.connection) or not _may_be_open(self.connection):
+            return
+        try:
+            self.connection.ask(["rollback"])
+        except _ERRORS:
+            drop(self.connection)  # the server rolls back by itself
+
+    def _stop_timer(self) -> None:
+        self._timer.cancel()
+        if self._timer.ident is not None and self._timer is not threading.current_thread():
+            self._timer.join()  # wait for a rollback at the limit that has begun
+
+    def _expire(self) -> None:
+        if self.move(TransactionState.OPEN, TransactionState.EXPIRED):
+            hang_up(self.connection)
+
+
+def _may_be_open(connection: Any) -> bool:
+    """Return whether a transaction may be open; after an error the server's last word about it may be out of date."""
+    return is_in_transaction(connection) or connection.failure is not None

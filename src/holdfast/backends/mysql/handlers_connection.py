@@ -1,0 +1,100 @@
+"""The connections of handlers' transactions: a handler runs statements, but does not end the transaction.
+
+After a deadlock the server has rolled the transaction back, and each further statement would commit by itself: so it is
+refused here. The same holds after a statement that commits implicitly, as `create table` does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from holdfast.backends.mysql.driver import BlockingConnection, VerbConnection, is_in_transaction
+from holdfast.backends.mysql.error_map import is_conflict
+from holdfast.errors import ConfigError
+
+
+class TransactionGuard:
+    """What both kinds of connection share. `is_lent`: a handler's transaction is open on it."""
+
+    is_lent = False
+    failure: Exception | None = None
+    """The conflict for which the server has given the transaction up."""
+
+    def check(self) -> None:
+        """Raise if a statement would run outside the transaction."""
+        if not self.is_lent:
+            return
+        if self.failure is not None:
+            raise self.failure
+        if not is_in_transaction(self):
+            message = (
+                "the handler's transaction has been ended by one of its own statements (commit, rollback, or one that "
+                "commits implicitly, such as create table), so what follows would commit separately: leave that to the "
+                "`with` block"
+            )
+            raise ConfigError(message)
+
+    def note(self, error: Exception) -> None:
+        """Remember a conflict."""
+        if self.is_lent and is_conflict(error):
+            self.failure = error
+
+    def refuse(self, what: str) -> NoReturn:
+        """Raise: the end of the transaction is not the handler's."""
+        message = (
+            f"handlers must not call {what}(): leaving the `with ctx.transaction()` block commits, an exception rolls "
+            "back; for a part that may fail use `savepoint` and `rollback to savepoint`"
+        )
+        raise ConfigError(message)
+
+
+class MysqlHandlersConnection(VerbConnection, TransactionGuard):
+    """The connection of an async handler."""
+
+    async def query(self, sql: Any, unbuffered: bool = False) -> Any:
+        """Run a statement, unless it would run outside the transaction."""
+        self.check()
+        try:
+            driver: Any = super()
+            return await driver.query(sql, unbuffered)
+        except Exception as error:
+            self.note(error)
+            raise
+
+    async def begin(self) -> NoReturn:
+        """Raise: the transaction has begun."""
+        self.refuse("begin")
+
+    async def commit(self) -> NoReturn:
+        """Raise: leaving the block commits."""
+        self.refuse("commit")
+
+    async def rollback(self) -> NoReturn:
+        """Raise: an exception rolls back."""
+        self.refuse("rollback")
+
+
+class MysqlHandlersBlockingConnection(BlockingConnection, TransactionGuard):
+    """The connection of a handler in a thread."""
+
+    def query(self, sql: Any, unbuffered: bool = False) -> Any:
+        """Run a statement, unless it would run outside the transaction."""
+        self.check()
+        try:
+            driver: Any = super()
+            return driver.query(sql, unbuffered)
+        except Exception as error:
+            self.note(error)
+            raise
+
+    def begin(self) -> NoReturn:
+        """Raise: the transaction has begun."""
+        self.refuse("begin")
+
+    def commit(self) -> NoReturn:
+        """Raise: leaving the block commits."""
+        self.refuse("commit")
+
+    def rollback(self) -> NoReturn:
+        """Raise: an exception rolls back."""
+        self.refuse("rollback")

@@ -1,0 +1,86 @@
+"""The rows of jobs: the shared code, with separate hot paths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from holdfast.backends.mysql.verbs.finish import complete_all
+from holdfast.backends.sql.job_rows import SqlJobRows
+from holdfast.backends.sql.job_writes import COUNTS
+from holdfast.backends.sql.order_keys import FirstBlocked, make_heads
+from holdfast.backends.sql.steps import Ask, Numbers, each, rows, run, together, value
+from holdfast.backends.sql.text import clean
+from holdfast.model.job import JobState
+from holdfast.store.job_rows import Change, CompletedRows
+from holdfast.store.steps import Place, Steps
+from holdfast.store.unique_keys import UniqueClaim
+from holdfast.store.values import Finish
+
+_FOLD = 20_000
+_COUNTERS = ("enqueued", "completed", *COUNTS[1:], "run_time")
+
+
+class MysqlJobRows(SqlJobRows):
+    """`JobRows` on MySQL and MariaDB."""
+
+    def complete(self, finishes: Sequence[Finish]) -> Steps[CompletedRows]:  # noqa: D102 - the port states the contracts
+        return (yield from complete_all(finishes))
+
+    def bring_up(self, key_ids: Sequence[int]) -> Steps[Sequence[Place]]:
+        """Lock the first waiting job of each key by its own statement, which finds the next one if that is gone."""
+        answers = yield from together(*(Ask("first_of_key", {"key_id": key_id}, FirstBlocked) for key_id in key_ids))
+        return (yield from make_heads(key_ids, [row for answer in answers for row in answer]))
+
+    def add_keys(self, claims: Sequence[UniqueClaim], *, again: bool) -> Steps[int]:  # noqa: D102
+        wanted = [{**claim._asdict(), "unique_scope": str(claim.unique_scope)} for claim in claims]
+        return len((yield from rows("add_missing_keys", claims=wanted, again=again)))
+
+    def text(self, text: str) -> str:  # noqa: D102
+        return clean(text)
+
+    def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:
+        """Leave out the changes of jobs in a key that another session has locked."""
+        seqs = Numbers(sorted(change.old.seq for change in changes if change.settles))
+        if not seqs:
+            return changes
+        given = {"seqs": seqs}
+        ordered, limited, free, admitting = yield from together(
+            Ask("order_keys_of", given),
+            Ask("limit_keys_of", given),
+            Ask("free_order_keys", given),
+            Ask("free_limit_keys", given),
+        )
+        locked = {seq for _, seq in [*ordered, *limited]} - {seq for _, seq in [*free, *admitting]}
+        return [change for change in changes if change.old.seq not in locked]
+
+    def _lock_ended(self, state: JobState, seqs: Numbers, keep: int) -> Steps[tuple[Numbers, Numbers]]:
+        """Ask once more which jobs are needed: while this waited for a row, a child may have been linked to it."""
+        locked, children = yield from super()._lock_ended(state, seqs, keep)
+        if not locked:
+            return locked, children
+        needed = {seq for (seq,) in (yield from rows("needed_parents", seqs=locked))}
+        return Numbers(seq for seq in locked if seq not in needed), children
+
+    def prune_records(self, *, counts: timedelta | None, workers: timedelta) -> Steps[None]:  # noqa: D102
+        yield from _fold_counts()
+        yield from run("prune_fences", fence=(yield from value("last_fence")), limit=_FOLD)
+        yield from super().prune_records(counts=counts, workers=workers)
+
+
+def _fold_counts() -> Steps[None]:
+    """Add counters of past minutes up."""
+    found = yield from rows("lock_tallies", limit=_FOLD)
+    if not found:
+        return
+    sums: dict[tuple[int, int], list[int]] = {}
+    for _, minute_at, lane_id, *numbers in found:
+        known = sums.setdefault((minute_at, lane_id), [0] * len(numbers))
+        known[:] = [before + number for before, number in zip(known, numbers, strict=True)]
+    counted: list[dict[str, Any]] = [
+        {"minute_at": minute_at, "lane_id": lane_id, **dict(zip(_COUNTERS, numbers, strict=True))}
+        for (minute_at, lane_id), numbers in sorted(sums.items())
+    ]
+    yield from each("add_counts", counted)
+    yield from run("drop_tallies", tally_ids=Numbers(row[0] for row in found))

@@ -1,0 +1,128 @@
+"""Jobs: the shared contract over rows, with this store's enqueue, claim and completion."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from holdfast.backends.mysql.error_map import DriverError, is_refused
+from holdfast.backends.mysql.runners import runs_alone
+from holdfast.backends.mysql.verbs import claim as claiming
+from holdfast.backends.mysql.verbs import enqueue as enqueuing
+from holdfast.backends.mysql.verbs.finish import complete_plainly, is_plain
+from holdfast.backends.sql.lane_cache import Lanes
+from holdfast.backends.sql.steps import Rows, each, rows, value
+from holdfast.errors import PrivilegeMissing
+from holdfast.model.job import NewJob
+from holdfast.store.claim_floor import Floors
+from holdfast.store.job_rows import JobRows
+from holdfast.store.jobs_over_rows import InsightOverRows, JobsOverRows
+from holdfast.store.steps import Runner, Steps
+from holdfast.store.values import Claim, ClaimRequest, Finish, Verdict
+from holdfast.store.verbs.enqueue import Insert
+
+
+def add_lanes(queues: Sequence[str], tasks: Sequence[str]) -> Steps[Rows]:
+    """Insert missing lanes; return all of them."""
+    wanted = set(zip(queues, tasks, strict=True))
+    found = yield from rows("find_lanes", queues=sorted(set(queues)), tasks=sorted(set(tasks)))
+    missing = sorted(wanted - {(queue, task) for _, queue, task in found})
+    if missing:
+        yield from each("add_queue", [{"queue": queue} for queue in sorted({queue for queue, _ in missing})])
+        yield from each("add_lane", [{"queue": queue, "task": task} for queue, task in missing])
+        found = yield from rows("find_lanes", queues=sorted(set(queues)), tasks=sorted(set(tasks)))
+    return found
+
+
+class MysqlJobs(JobsOverRows):
+    """`JobStore` on MySQL and MariaDB."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        rows: JobRows,
+        *,
+        lanes: Lanes,
+        floors: Floors,
+        ended: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(runner, rows, ended)
+        self._lanes = lanes
+        self._floors = floors
+        self._guesses: dict[tuple[object, object], claiming.Lane] = {}
+
+    async def enqueue_plain(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts
+        if not jobs:
+            return []
+        lanes = await self._lanes.of(jobs)
+        is_alone = runs_alone(self._runner)
+        return await self._runner.write(lambda: enqueuing.insert(jobs, lanes, is_alone=is_alone, is_whole=is_alone))
+
+    async def inserter(self, jobs: Sequence[NewJob]) -> Insert:  # noqa: D102
+        lanes, is_alone = await self._lanes.of(jobs), runs_alone(self._runner)
+
+        def insert(some: Sequence[NewJob]) -> Steps[list[bool]]:
+            return enqueuing.insert(some, lanes, is_alone=is_alone, is_whole=False)
+
+        return insert
+
+    async def claim(self, request: ClaimRequest) -> Claim:  # noqa: D102
+        if request.limit < 1 or not request.tasks:
+            return Claim([])
+        taken, scanned = await self._claim(request)
+        if taken is None:
+            return await self._runner.write(lambda: claiming.claim_limited(request))
+        if not taken.jobs and not scanned and self._floors.came_short(found_none=True):
+            taken, scanned = await self._claim(request)
+            if taken is None:
+                return await self._runner.write(lambda: claiming.claim_limited(request))
+        elif len(taken.jobs) < request.limit and not taken.is_cut:
+            self._floors.came_short(found_none=False)
+        return taken
+
+    async def _claim(self, request: ClaimRequest) -> tuple[Claim | None, bool]:
+        """Claim without limits; None if a limit concerns a lane with jobs."""
+        floors, mark = self._floors.starts()
+        began = time.monotonic()
+        scope = (request.tasks, request.queues)
+        guess = self._guesses.pop(scope, None)
+        taken = await self._runner.write(lambda: claiming.claim(request, floors, guessed=guess))
+        if taken.is_barred:
+            return None, not floors
+        if taken.claim.jobs and len(taken.lanes) == 1:
+            self._guesses[scope] = taken.lanes[0]
+        self._floors.claimed(mark, taken.last, took=time.monotonic() - began, scanned=not floors)
+        return taken.claim, not floors
+
+    async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
+        """Complete a batch without followed jobs and results in one trip; other batches use the shared code."""
+        if finishes and is_plain(finishes) and runs_alone(self._runner):
+            try:
+                await self._runner.write(lambda: complete_plainly(finishes))
+            except DriverError as error:
+                if not is_refused(error):
+                    raise
+            else:
+                self._ended()
+                return [Verdict.DONE] * len(finishes)
+        return await super().finish(finishes)
+
+
+class MysqlInsight(InsightOverRows):
+    """`Insight` on MySQL and MariaDB."""
+
+    async def facts(self) -> dict[str, str]:
+        """Return the facts of the server, with the age of its oldest transaction if the user may see it."""
+        found = await super().facts()
+        for _, level in await self._runner.look(lambda: rows("default_isolation")):
+            found["default_transaction_isolation"] = str(level)
+        try:
+            seconds = str(await self._runner.look(lambda: value("oldest_transaction")))
+        except PrivilegeMissing:
+            seconds = "unknown: grant process on *.* to the user"
+        return {**found, "oldest_transaction": seconds}
+
+
+def facts() -> Steps[dict[str, str]]:
+    """Return the facts of the server: the verb of `Insight.facts`."""
+    return {name: str(fact) for name, fact in (yield from rows("server_facts"))}

@@ -1,0 +1,131 @@
+-- Consumers: their positions, their parked events, and the views and actions of operators.
+--
+-- A handler's transaction locks the latch of its share, shared; a seizure locks the latch and then the share, and so
+-- waits for the handler. A revocation and the owner's commits lock the share alone.
+
+-- name: lock_latch
+-- For a handler's transaction: until its end, no leader can seize the share.
+select consumer from holdfast_share_latch
+where consumer = :consumer and category = :category and partition_id = :partition_id and :milliseconds > 0
+lock in share mode;
+
+-- name: lock_share
+-- After its latch is locked: reads what a seizure that the latch has waited for has written.
+select position_id from holdfast_allocation
+where consumer = :consumer and partition_id = :partition_id
+  and category_id = (select category_id from holdfast_category where category = :category)
+  and generation = :generation and state in ('granted', 'revoking') and :milliseconds > 0;
+
+-- name: wait_for_share
+select allocation.position_id
+from holdfast_share_latch as latch
+straight_join holdfast_allocation as allocation force index (primary)
+    on allocation.consumer = latch.consumer and allocation.partition_id = latch.partition_id
+    and allocation.category_id = (select category_id from holdfast_category where category = :category)
+where latch.consumer = :consumer and latch.category = :category and latch.partition_id = :partition_id
+  and allocation.generation = :generation and allocation.state in ('granted', 'revoking')
+for update;
+
+-- name: add_consumer
+-- Adds nothing if the consumer exists. If another transaction is adding it, this fails, and the verb is repeated.
+insert into holdfast_consumer (consumer, category, stream)
+select :consumer, :category, :stream from holdfast_meta
+where not exists (select 1 from holdfast_consumer where consumer = :consumer);
+
+-- name: lock_shares_of_consumer
+-- Waits for transactions of the owners.
+select allocation.consumer, given.category, allocation.category_id, allocation.partition_id, allocation.state,
+       allocation.generation, allocation.owner, allocation.incarnation, allocation.target, allocation.deadline_at,
+       allocation.losses, allocation.on_trial
+from (
+    select share.consumer, category.category, share.category_id, share.partition_id
+    from holdfast_allocation as share
+    straight_join holdfast_category as category on category.category_id = share.category_id
+    where share.consumer = :consumer order by share.category_id, share.partition_id limit 1000000
+) as given
+straight_join holdfast_share_latch as latch force index (primary)
+    on latch.consumer = given.consumer and latch.category = given.category and latch.partition_id = given.partition_id
+straight_join holdfast_allocation as allocation force index (primary)
+    on allocation.consumer = given.consumer and allocation.category_id = given.category_id
+    and allocation.partition_id = given.partition_id
+for update;
+
+-- name: parked_among
+-- Which of these streams have parked events other than those at `handled`.
+select distinct stream from holdfast_parked
+where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and stream in (:streams)
+  and position_id not in (select position_id from json_table('[:handled]', '$[*]' columns (position_id bigint path '$')) as listed
+                          where position_id is not null);
+
+-- name: retrying_among
+-- Those of these streams whose last parked event is to be retried.
+select parked.stream from holdfast_parked as parked
+straight_join (
+    select stream, max(position_id) as position_id from holdfast_parked
+    where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and stream in (:streams)
+    group by stream
+) as latest on latest.stream = parked.stream and latest.position_id = parked.position_id
+where parked.consumer = :consumer and parked.category_id = :category_id and parked.partition_id = :partition_id
+  and parked.retrying;
+
+-- name: list_retries
+-- The first parked events that are to be handled again.
+select event.event_id, category.category, event.stream, event.event_name, event.version, event.partition_id,
+       event.position_id, event.payload, event.headers, event.recorded_at, parked.attempts
+from (
+    select event_id, attempts, position_id, category_id from holdfast_parked
+    where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and retrying
+    order by position_id limit :limit
+) as parked
+straight_join holdfast_event as event on event.event_id = parked.event_id
+straight_join holdfast_category as category on category.category_id = parked.category_id
+order by parked.position_id;
+
+-- name: list_parked
+select category.category, parked.partition_id, parked.position_id, parked.event_id, parked.stream, parked.failure,
+       parked.attempts, parked.retrying, parked.parked_at
+from holdfast_parked as parked
+straight_join holdfast_category as category on category.category_id = parked.category_id
+where parked.consumer = :consumer
+  and (category.category, parked.partition_id, parked.position_id) > (:after_category, :after_partition, :after)
+order by category.category, parked.partition_id, parked.position_id limit :limit;
+
+-- name: held_by_live_node
+select 1 as held
+from holdfast_allocation as allocation
+straight_join holdfast_node as node on node.node_id = allocation.owner and node.incarnation = allocation.incarnation
+straight_join holdfast_node_heartbeat as heartbeat on heartbeat.node_id = node.node_id
+where allocation.consumer = :consumer and {now} - heartbeat.heartbeat_at <= heartbeat.ttl limit 1;
+
+-- name: list_consumers
+-- A few index lookups for each share.
+select consumer.consumer, consumer.category, consumer.stream, consumer.paused, category.category as of_category,
+    allocation.partition_id, allocation.state, allocation.generation, allocation.owner, allocation.target,
+    allocation.position_id,
+    case when consumer.stream is null then (
+        select position_id from holdfast_head
+        where category_id = allocation.category_id and partition_id = allocation.partition_id
+    ) else coalesce(
+        (select max(version) from holdfast_event
+            where category_id = allocation.category_id and stream = consumer.stream),
+        (select version from holdfast_trimmed_stream
+            where category_id = allocation.category_id and stream = consumer.stream),
+        0
+    ) end as head,
+    {now} - case when consumer.stream is null then (
+        select recorded_at from holdfast_event
+        where category_id = allocation.category_id and partition_id = allocation.partition_id
+            and position_id > allocation.position_id order by position_id limit 1
+    ) else (
+        select recorded_at from holdfast_event
+        where category_id = allocation.category_id and stream = consumer.stream
+            and version > allocation.position_id order by version limit 1
+    ) end as behind,
+    (select count(*) from holdfast_parked as parked where parked.consumer = allocation.consumer
+        and parked.category_id = allocation.category_id and parked.partition_id = allocation.partition_id) as parked,
+    {now} - allocation.since_at as since, allocation.losses
+from holdfast_consumer as consumer
+left join holdfast_allocation as allocation on allocation.consumer = consumer.consumer
+left join holdfast_category as category on category.category_id = allocation.category_id
+where not consumer.forgotten
+order by consumer.consumer, category.category, allocation.partition_id;

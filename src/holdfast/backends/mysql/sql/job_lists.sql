@@ -1,0 +1,153 @@
+-- Lists and counts for operators; read only.
+
+-- name: job_body
+select job.payload, job.headers, job.timeout, completed.result, job.unique_key
+from holdfast_job as job left join holdfast_completed as completed on completed.seq = job.seq
+where job.seq = :seq;
+
+-- name: list_ready
+-- The lanes, each in claim order, merged. A page may read all jobs of the lanes that it shows.
+select job.id, job.seq, lane.queue, lane.task, 'ready' as state, job.priority, state.attempt, job.max_attempts,
+       job.enqueued_at, job.turn, null as started_at, null as finished_at, null as worker_id, null as reason,
+       job.order_key, job.limit_key, state.excused
+from (
+    select ready.lane_id, ready.turn, ready.seq, ready.attempt, ready.excused
+    from holdfast_lane as lane straight_join holdfast_ready as ready on ready.lane_id = lane.lane_id
+    where (:queue is null or lane.queue = :queue) and (:task is null or lane.task = :task)
+      and (ready.turn > :after_turn or (ready.turn = :after_turn and ready.seq > :after_seq))
+    order by ready.turn, ready.seq limit :limit
+) as state
+straight_join holdfast_job as job on job.seq = state.seq
+straight_join holdfast_lane as lane on lane.lane_id = state.lane_id
+order by state.turn, state.seq;
+
+-- name: counts
+select minute_at, lane.queue, lane.task, cast(sum(enqueued) as signed) as enqueued,
+       cast(sum(completed) as signed) as completed, cast(sum(retried) as signed) as retried,
+       cast(sum(failed) as signed) as failed, cast(sum(cancelled) as signed) as cancelled,
+       cast(sum(lost) as signed) as lost, cast(sum(run_time) as signed) as run_time
+from (
+    select minute_at, lane_id, enqueued, completed, retried, failed, cancelled, lost, run_time
+    from holdfast_minute_count where minute_at >= {now} - :since
+    union all
+    select minute_at, lane_id, enqueued, completed, retried, failed, cancelled, lost, run_time
+    from holdfast_tally where minute_at >= {now} - :since
+) as counted
+straight_join holdfast_lane as lane on lane.lane_id = counted.lane_id
+group by minute_at, lane.queue, lane.task
+order by minute_at, lane.queue, lane.task;
+
+-- name: count_sums
+select min(minute_at) as minute_at, lane.queue, lane.task, cast(sum(enqueued) as signed) as enqueued,
+       cast(sum(completed) as signed) as completed, cast(sum(retried) as signed) as retried,
+       cast(sum(failed) as signed) as failed, cast(sum(cancelled) as signed) as cancelled,
+       cast(sum(lost) as signed) as lost, cast(sum(run_time) as signed) as run_time
+from (
+    select minute_at, lane_id, enqueued, completed, retried, failed, cancelled, lost, run_time
+    from holdfast_minute_count where minute_at >= {now} - :since
+    union all
+    select minute_at, lane_id, enqueued, completed, retried, failed, cancelled, lost, run_time
+    from holdfast_tally where minute_at >= {now} - :since
+) as counted
+straight_join holdfast_lane as lane on lane.lane_id = counted.lane_id
+group by lane.queue, lane.task
+order by lane.queue, lane.task;
+
+-- name: outstanding
+with lanes as (
+    select lane.lane_id, lane.queue, lane.task, queue.paused, coalesce(task.paused, 0) as task_paused
+    from holdfast_lane as lane
+    straight_join holdfast_queue as queue on queue.queue = lane.queue
+    left join holdfast_task as task on task.task = lane.task
+)
+select 'ready' as state, lane.queue, lane.task, lane.paused or lane.task_paused as paused, state.number
+from (select lane_id, count(*) as number from holdfast_ready group by lane_id) as state
+straight_join lanes as lane on lane.lane_id = state.lane_id
+union all
+select case when state.retrying then 'retrying' else 'delayed' end, lane.queue, lane.task,
+       lane.paused or lane.task_paused, count(*)
+from holdfast_scheduled as state
+straight_join holdfast_job as job on job.seq = state.seq
+straight_join lanes as lane on lane.lane_id = job.lane_id
+group by state.retrying, lane.queue, lane.task, lane.paused or lane.task_paused
+union all
+select 'running', lane.queue, lane.task, 0, count(*)
+from holdfast_running as state straight_join holdfast_lane as lane on lane.lane_id = state.lane_id
+group by lane.queue, lane.task
+union all
+-- Blocked jobs count under the state and the task of the head of their order key. A head that runs is not held back by
+-- the pause of its task, and the next one may be of another task.
+select waiting.state, waiting.queue, waiting.task, waiting.paused, cast(sum(waiting.number) as signed)
+from (
+    select case when running.seq is not null then 'behind running' when scheduled.seq is not null then 'delayed'
+                else 'blocked' end as state,
+           line.queue, lane.task, lane.paused or (lane.task_paused and running.seq is null) as paused, blocked.number
+    from (select key_id, count(*) as number from holdfast_blocked group by key_id) as blocked
+    straight_join holdfast_key_head as line on line.key_id = blocked.key_id
+    straight_join holdfast_job as head on head.seq = line.head_seq
+    straight_join lanes as lane on lane.lane_id = head.lane_id
+    left join holdfast_running as running on running.seq = head.seq
+    left join holdfast_scheduled as scheduled
+        on scheduled.run_at = head.turn + head.priority * {priority_step} and scheduled.seq = head.seq
+        and not scheduled.retrying
+) as waiting
+group by waiting.state, waiting.queue, waiting.task, waiting.paused
+union all
+-- Jobs that wait for a slot of their limit key.
+select 'blocked', lane.queue, lane.task, lane.paused or lane.task_paused, cast(sum(state.number) as signed)
+from (select key_id, count(*) as number from holdfast_blocked where key_id < 0 group by key_id) as state
+straight_join holdfast_limit_key as line on line.key_id = state.key_id
+straight_join lanes as lane on lane.lane_id = line.lane_id
+group by lane.queue, lane.task, lane.paused or lane.task_paused
+union all
+-- Ended parents whose children are still to be decided.
+select 'undecided', '', '', 0, count(*) from holdfast_parent_change having count(*) > 0;
+
+-- name: jobs_ahead
+select lane.queue, lane.task, (queue.paused or coalesce(task.paused, 0)) as paused, least(:limit, (
+    select count(*) from holdfast_ready as ready
+    where ready.lane_id = lane.lane_id and (ready.turn < :turn or (ready.turn = :turn and ready.seq < :seq))
+)) as number
+from holdfast_lane as lane straight_join holdfast_queue as queue on queue.queue = lane.queue
+left join holdfast_task as task on task.task = lane.task;
+
+-- name: queues
+-- Counts at most `most` ready jobs of each lane, and as many scheduled, blocked and failed ones. `is_cut`: a lane may
+-- have more ready jobs. `due`: of the job with the first turn, of any task, its turn plus its head start.
+with standing as (
+    select lane_id, 'ready' as state, least(:most, count(*)) as number from holdfast_ready group by lane_id
+    union all
+    select lane_id, 'running', count(*) from holdfast_running group by lane_id
+    union all
+    select job.lane_id, 'scheduled', count(*) from (select seq from holdfast_scheduled limit :most) as state
+    straight_join holdfast_job as job on job.seq = state.seq group by job.lane_id
+    union all
+    select job.lane_id, 'blocked', count(*) from (select seq from holdfast_blocked limit :most) as state
+    straight_join holdfast_job as job on job.seq = state.seq group by job.lane_id
+    union all
+    select job.lane_id, 'failed', count(*) from (select seq from holdfast_failed limit :most) as state
+    straight_join holdfast_job as job on job.seq = state.seq group by job.lane_id
+),
+counted as (
+    select lane.queue,
+           sum(case when state = 'ready' then number end) as ready,
+           sum(case when state = 'running' then number end) as running,
+           sum(case when state = 'scheduled' then number end) as scheduled,
+           sum(case when state = 'blocked' then number end) as blocked,
+           sum(case when state = 'failed' then number end) as failed,
+           max(case when state = 'ready' and number >= :most then 1 else 0 end) as is_cut
+    from standing straight_join holdfast_lane as lane on lane.lane_id = standing.lane_id group by lane.queue
+)
+select queue.queue, queue.paused, cast(coalesce(ready, 0) as signed) as ready,
+       cast(coalesce(running, 0) as signed) as running, cast(coalesce(scheduled, 0) as signed) as scheduled,
+       cast(coalesce(blocked, 0) as signed) as blocked, cast(coalesce(failed, 0) as signed) as failed,
+       coalesce(is_cut, 0) as is_cut, {now} - (
+           select job.turn + job.priority * {priority_step}
+           from holdfast_lane as lane straight_join holdfast_job as job on job.seq = (
+               select seq from holdfast_ready where lane_id = lane.lane_id order by turn, seq limit 1
+           )
+           where lane.queue = queue.queue order by job.turn, job.seq limit 1
+       ) as due
+from holdfast_queue as queue
+left join counted on counted.queue = queue.queue
+order by queue.queue;

@@ -1,0 +1,1 @@
+"""The connections that callers pass as `using=`."""

@@ -1,0 +1,114 @@
+"""The drivers of callers' connections: PyMySQL, mysqlclient and asyncmy."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import asyncmy.errors
+import pymysql
+from asyncmy.connection import Connection as AsyncmyConnection
+from asyncmy.cursors import Cursor as AsyncmyCursor
+
+from holdfast.backends.mysql.driver import Result, is_in_transaction
+from holdfast.backends.sql.using.kinds import ConnectionKind, comes_from, direct, is_closed, no_transaction
+from holdfast.errors import ConfigError
+
+# Newer MariaDB gives a repeatable read transaction up when it locks a row that has changed since its snapshot, as the
+# lease of a running job has. Our statements mean the latest version.
+SNAPSHOT_CHECKS = "show session variables like 'innodb_snapshot_isolation'"
+WITHOUT_SNAPSHOT_CHECKS = "set statement innodb_snapshot_isolation = off for "
+_OPEN = "open it with `begin()`, or connect with autocommit off,"
+_NO_SAVEPOINT = 1305
+_PROBE = ("savepoint holdfast_probe", "release savepoint holdfast_probe")
+
+
+def _is_mysqlclient(raw: Any) -> bool:
+    return comes_from(raw, "MySQLdb.connections", "Connection")
+
+
+def _is_asyncmy(raw: object) -> bool:
+    return isinstance(raw, AsyncmyConnection)
+
+
+def _is_pymysql(raw: object) -> bool:
+    return isinstance(raw, pymysql.connections.Connection)
+
+
+def recognise(using: Any) -> ConnectionKind | None:
+    """Return how to reach a driver's connection; None for objects of other libraries."""
+    if _is_asyncmy(using):
+        return direct(using, check_open, is_async=True)
+    if _is_pymysql(using) or _is_mysqlclient(using):
+        return direct(using, check_open)
+    return None
+
+
+def is_open(raw: Any) -> bool:
+    """Return whether a connection is open, as far as this side knows."""
+    return bool(raw.connected if _is_asyncmy(raw) else raw.open)
+
+
+def check_open(raw: Any) -> Any:
+    """Check that a transaction is open, or begins with the next statement."""
+    if not (_is_pymysql(raw) or _is_asyncmy(raw) or _is_mysqlclient(raw)):
+        name = type(raw).__module__.partition(".")[0]
+        raise ConfigError(f"the connection given as using= is one of {name}: use PyMySQL, mysqlclient or asyncmy")
+    if not is_open(raw):
+        raise is_closed()
+    if not raw.get_autocommit():
+        return raw
+    if _is_mysqlclient(raw):
+        _probe(raw)
+    elif not is_in_transaction(raw):
+        raise no_transaction(_OPEN)
+    return raw
+
+
+def _probe(raw: Any) -> None:
+    """Ask the server whether a transaction is open: outside of one there is no savepoint to release."""
+    try:
+        for text in _PROBE:
+            ask(raw, text, ())
+    except errors() as error:
+        if error.args[0] == _NO_SAVEPOINT:
+            raise no_transaction(_OPEN) from error
+        raise
+
+
+def ask(raw: Any, text: str, texts: tuple[str, ...]) -> Result:
+    """Run one statement."""
+    plain = sys.modules["MySQLdb.cursors"].Cursor if _is_mysqlclient(raw) else pymysql.cursors.Cursor
+    with raw.cursor(plain) as cursor:
+        cursor.execute(text, texts)
+        rows = None if cursor.description is None else tuple(cursor.fetchall())
+        return Result(rows, max(0, cursor.rowcount), cursor.lastrowid or 0)
+
+
+def rows_of(raw: Any, text: str) -> Any:
+    """Return the rows of a statement without parameters."""
+    return ask(raw, text, ()).rows
+
+
+async def ask_async(raw: Any, text: str, texts: tuple[str, ...]) -> Result:
+    """Run one statement on an async connection."""
+    async with raw.cursor(AsyncmyCursor) as cursor:
+        await cursor.execute(text, texts)
+        rows = None if cursor.description is None else tuple(await cursor.fetchall())
+        return Result(rows, max(0, cursor.rowcount), cursor.lastrowid or 0)
+
+
+def errors() -> tuple[type[Exception], ...]:
+    """Return the errors of the drivers that are loaded."""
+    loaded = sys.modules.get("MySQLdb")
+    ours = (pymysql.MySQLError, asyncmy.errors.MySQLError)
+    return ours if loaded is None else (*ours, loaded.MySQLError)
+
+
+def as_ours(error: Exception) -> Exception:
+    """Return an error of mysqlclient as one of PyMySQL, which has the same numbers."""
+    if isinstance(error, (pymysql.MySQLError, asyncmy.errors.MySQLError)):
+        return error
+    ours = pymysql.OperationalError(*error.args)
+    ours.__cause__ = error
+    return ours

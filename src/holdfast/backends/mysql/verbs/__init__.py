@@ -1,0 +1,1 @@
+"""The verbs, each a generator of steps."""

@@ -1,0 +1,112 @@
+"""Append events, all or none.
+
+The heads of the partitions are locked in ascending order, until the commit. Statements that follow in the same trip see
+what earlier appends have committed: the versions of streams, the known ids. In a transaction of a handler or a caller,
+whose snapshot may be older, they read the latest rows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from holdfast.backends.mysql.execute import final
+from holdfast.backends.sql.steps import Ask, Each, records, together
+from holdfast.backends.sql.streams.categories import find_categories, make_categories
+from holdfast.model.event import Appended, NewEvent
+from holdfast.store.steps import Steps
+from holdfast.store.stream_values import Category
+from holdfast.store.verbs.placing import Known, Place, Placing, answers, as_known, conflict, places_of
+
+_COLUMNS = (
+    "category_id",
+    "partition_id",
+    "position_id",
+    "stream",
+    "version",
+    "event_id",
+    "event_name",
+    "payload",
+    "headers",
+    "recorded_at",
+)
+
+
+def append(
+    events: Sequence[NewEvent], categories: Mapping[str, Category], *, is_alone: bool, is_whole: bool = True
+) -> Steps[list[Appended]]:
+    """Append events to existing categories. `is_whole`: nothing else is to be done in the transaction."""
+    firsts: dict[str, NewEvent] = {}
+    for event in events:
+        firsts.setdefault(event.id, event)
+    distinct = list(firsts.values())
+    places = places_of(distinct, categories)
+    streams = sorted({(place[0], event.stream) for place, event in zip(places, distinct, strict=True)})
+    partitions = sorted(set(places))
+    now = "" if is_alone else "_now"
+    *heads, known, clock = yield from together(
+        *(Ask("lock_head", {"category_id": place[0], "partition_id": place[1]}) for place in partitions),
+        Ask(f"known_events{now}", {"ids": list(firsts)}, Known),
+        Ask("store_clock", {}),
+    )
+    versions = yield from together(
+        *(Ask(f"version_of_stream{now}", {"category_id": number, "stream": stream}) for number, stream in streams)
+    )
+    ((at,),) = clock
+    work = Placing(
+        {place: _head(head[0], at) for place, head in zip(partitions, heads, strict=True)},
+        {name: int(version[0][0]) for name, version in zip(streams, versions, strict=True)},
+    )
+    appended = as_known(known)
+    for event, place in zip(distinct, places, strict=True):
+        if event.id not in appended:
+            appended[event.id] = work.add(event, place)
+    if work.rows:
+        rows: list[dict[str, object]] = [dict(zip(_COLUMNS, row, strict=True)) for row in work.rows]
+        run = final if is_whole else together
+        yield from run(Each("add_event", rows), Each("move_head", _moved(work, rows)))
+    return answers(events, appended)
+
+
+def _head(row: tuple[int, int, int, int], now: int) -> tuple[int, int]:
+    return row[2], max(now, row[3])
+
+
+def _moved(work: Placing, rows: Sequence[Mapping[str, object]]) -> list[dict[str, int]]:
+    """Return the heads that have moved."""
+    moved: set[Place] = {(int(str(row["category_id"])), int(str(row["partition_id"]))) for row in rows}
+    return [head for head in work.heads() if (head["category_id"], head["partition_id"]) in moved]
+
+
+def append_to_new(
+    events: Sequence[NewEvent], categories: Mapping[str, Category], *, is_alone: bool
+) -> Steps[list[Appended]]:
+    """Append events some of whose categories may not exist yet."""
+    now = "" if is_alone else "_now"
+    ids = list({event.id for event in events})
+    known = as_known((yield from records(Known, f"known_events{now}", ids=ids)))
+    fresh = [event for event in events if event.id not in known]
+    missing = {event.category for event in fresh} - set(categories)
+    found = yield from find_categories(missing)
+    missing -= set(found)
+    if missing:
+        _check_first_versions([event for event in fresh if event.category in missing])
+        found |= yield from make_categories(missing)
+    if not fresh:
+        return answers(events, known)
+    appended = yield from append(fresh, {**categories, **found}, is_alone=is_alone, is_whole=False)
+    return answers(events, known | {event.id: event for event in reversed(appended)})
+
+
+def _check_first_versions(events: Sequence[NewEvent]) -> None:
+    """Check expected versions before a category is created: its streams have no events yet."""
+    versions: dict[tuple[str, str], int] = defaultdict(int)
+    seen: set[str] = set()
+    for event in events:
+        key = (event.category, event.stream)
+        if event.id in seen:
+            continue
+        seen.add(event.id)
+        if event.expected_version not in {None, versions[key]}:
+            raise conflict(event, versions[key])
+        versions[key] += 1

@@ -1,0 +1,269 @@
+"""Broken connections, lost replies, servers that refuse to write, and settings of other people."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import pymysql
+import pytest
+from tests.servers import mysql
+from tests.servers.missing import give_up
+
+from holdfast.backends.mysql.backend import MysqlBackend
+from holdfast.backends.mysql.backend import open_backend as open_mysql
+from holdfast.backends.mysql.driver import VerbConnection, drop
+from holdfast.errors import (
+    LeaseLost,
+    OutcomeUnknown,
+    PrivilegeMissing,
+    SchemaMismatch,
+    StoreError,
+    StoreUnavailable,
+    TransactionExpired,
+)
+from holdfast.model.event import NewEvent
+from holdfast.model.ids import new_id
+from holdfast.model.job import JobState
+from holdfast.model.outcome import Completed
+from holdfast.store.values import Finish, Standing, Verdict
+from holdfast.testing.conformance.base import OUTCOMES, a_job, claim, enqueue, finish, hold_one, in_extender, state_of
+from holdfast.testing.stores import open_store
+
+LIMIT = timedelta(seconds=20)
+
+
+def end_sessions(url: str, *, but: int = 0) -> None:
+    """End all sessions in a database, as an administrator or a failover does."""
+    name = url.rpartition("/")[2]
+    for (number,) in mysql.run(url, f"select id from information_schema.processlist where db = '{name}'"):  # noqa: S608
+        if number != but:
+            with suppress(pymysql.MySQLError):  # it may have ended meanwhile, as that of the list has
+                mysql.run(url, f"kill {number}")
+
+
+async def test_idle_connections_that_the_server_has_ended_are_replaced_without_an_error(
+    backend: MysqlBackend, url: str
+):
+    await enqueue(backend, a_job())
+    for _ in range(3):
+        end_sessions(url)
+        await asyncio.sleep(0.05)  # until the end of the sessions has arrived here
+        await enqueue(backend, a_job())
+    assert len(await claim(backend)) == 4
+
+
+async def test_a_commit_whose_reply_is_lost_is_reported_as_unknown_and_a_look_shows_the_outcome(
+    backend: MysqlBackend, monkeypatch: pytest.MonkeyPatch
+):
+    job = await hold_one(backend)
+    ask = VerbConnection.ask
+
+    async def lose(self: VerbConnection, texts: list[str]) -> Any:
+        answers = await ask(self, texts)
+        if texts[-1] == "commit":
+            drop(self)
+            await self.ask(["select 1"])
+        return answers
+
+    with monkeypatch.context() as patched:
+        patched.setattr(VerbConnection, "ask", lose)
+        with pytest.raises(OutcomeUnknown):
+            await backend.jobs.finish([Finish(job.lease, Completed(None))])
+    assert await backend.jobs.verify(job.lease) is Standing.COMPLETED
+    assert await finish(backend, job.lease, Completed(None)) is Verdict.DONE
+
+
+async def test_a_link_that_breaks_before_the_commit_leaves_nothing(
+    backend: MysqlBackend, monkeypatch: pytest.MonkeyPatch
+):
+    job = await hold_one(backend)
+    ask = VerbConnection.ask
+
+    async def lose(self: VerbConnection, texts: list[str]) -> Any:
+        if texts == ["commit"]:
+            drop(self)
+        return await ask(self, texts)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(VerbConnection, "ask", lose)
+        with pytest.raises(OutcomeUnknown):  # from here it looks the same
+            await finish(backend, job.lease, OUTCOMES["retried"])
+    assert await backend.jobs.verify(job.lease) is Standing.HELD
+    assert await finish(backend, job.lease, OUTCOMES["retried"]) is Verdict.DONE
+
+
+async def test_a_handler_whose_session_is_ended_writes_nothing_and_its_lease_is_not_completed(
+    backend: MysqlBackend, url: str
+):
+    mysql.run(url, "create table effect (x int) engine = innodb")
+    job = await hold_one(backend)
+    with pytest.raises(StoreUnavailable):  # noqa: PT012
+        async with backend.begin(job.lease, limit=LIMIT) as transaction, transaction.connection.cursor() as cursor:
+            await cursor.execute("insert into effect values (1)")
+            end_sessions(url)
+            await cursor.execute("insert into effect values (2)")
+    assert mysql.run(url, "select count(*) from effect") == [(0,)]
+    assert await state_of(backend, job.id) is JobState.RUNNING
+
+
+async def test_a_silent_handler_is_ended_by_the_server_itself(backend: MysqlBackend, url: str):
+    """A frozen process cannot roll back: the session that it holds is silent for longer than its limit."""
+    job = await hold_one(backend)
+    async with asyncio.timeout(30):
+        with pytest.raises((TransactionExpired, StoreUnavailable)):  # noqa: PT012
+            async with backend.begin(job.lease, limit=timedelta(seconds=1)) as transaction:
+                transaction._timer.cancel()  # type: ignore[attr-defined]  # as if this process were frozen
+                while not mysql.run(url, "select seq from holdfast_running for update skip locked"):  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)
+                await transaction.complete(job.lease, None)
+    assert await state_of(backend, job.id) is JobState.RUNNING
+
+
+async def test_the_extender_survives_the_end_of_its_session(backend: MysqlBackend, url: str):
+    job = await hold_one(backend)
+
+    def extend(extender: Any) -> Any:
+        end_sessions(url)
+        return extender.extend([job.lease], timedelta(seconds=30))
+
+    extension = await in_extender(backend, extend)
+    assert (extension.lost, extension.skipped) == ([], [])
+
+
+async def test_a_lease_that_another_fence_holds_is_refused_in_a_transaction(backend: MysqlBackend):
+    job = await hold_one(backend)
+    assert await backend.jobs.release([job.lease], started=False) == [Verdict.DONE]
+    with pytest.raises(LeaseLost):
+        async with backend.begin(job.lease, limit=LIMIT):
+            pass
+
+
+@pytest.mark.slow
+class TestServersOfOthers:
+    """Settings of an administrator that are not ours."""
+
+    @pytest.fixture
+    def server(self) -> Iterator[mysql.OwnServer]:
+        try:
+            with mysql.own_server(
+                sql_mode="ANSI_QUOTES,NO_BACKSLASH_ESCAPES,ONLY_FULL_GROUP_BY,PIPES_AS_CONCAT",
+                default_time_zone="-03:30",
+                character_set_server="latin1",
+                max_allowed_packet="1M",
+                transaction_isolation="SERIALIZABLE",
+                lower_case_table_names="1",
+            ) as server:
+                yield server
+        except mysql.NoServerError as error:
+            give_up("MySQL", str(error))
+
+    async def test_foreign_modes_zones_collations_and_small_packets_do_not_matter(self, server: mysql.OwnServer):
+        mysql.run(server.url, "create database shop character set latin1 collate latin1_german1_ci")
+        async with open_store(server.url + "shop") as backend:
+            jobs = [a_job(payload=f'"größe 🙂 {number} {"x" * 2000}"') for number in range(3000)]
+            assert all(await backend.jobs.enqueue(jobs))
+            leased = [job for _ in range(3) for job in await claim(backend, 3000)]  # in parts of 4 MB
+            assert sorted(job.payload for job in leased) == sorted(job.payload for job in jobs)
+            await backend.jobs.finish([Finish(job.lease, Completed('"ok"')) for job in leased[:1500]])
+            await backend.jobs.finish([Finish(job.lease, Completed(None)) for job in leased[1500:]])
+            event = NewEvent(id=new_id(), category="c", stream="Größe ", name="n", payload='"🙂"')
+            other = NewEvent(id=new_id(), category="c", stream="größe", name="n", payload="1")
+            appended = await backend.streams.events.append([event, other])
+            assert [one.version for one in appended] == [1, 1]
+            (stored,) = await backend.streams.events.read_stream("c", "Größe ", limit=5)
+            assert stored.payload == '"🙂"'
+
+    async def test_a_payload_that_the_server_refuses_is_named_with_the_remedy(self, server: mysql.OwnServer):
+        mysql.run(server.url, "create database shop")
+        async with open_store(server.url + "shop") as backend:
+            with pytest.raises((StoreError, StoreUnavailable, OutcomeUnknown)):
+                await backend.jobs.enqueue([a_job(payload='"' + "x" * 3_000_000 + '"')])
+            assert await backend.jobs.enqueue([a_job()]) == [True]
+
+    async def test_a_server_that_becomes_read_only_is_reported_and_left_when_it_writes_again(
+        self, server: mysql.OwnServer
+    ):
+        mysql.run(
+            server.url,
+            "create database shop",
+            "create user plain@'127.0.0.1'",
+            "grant select, insert, update, delete, create, alter, drop, index on shop.* to plain@'127.0.0.1'",
+        )
+        url = server.url.replace("root@", "plain@") + "shop"
+        async with open_store(url) as backend:
+            await enqueue(backend, a_job())
+            mysql.run(server.url, "set global read_only = on")
+            with pytest.raises(StoreUnavailable, match="read-only"):
+                await backend.jobs.enqueue([a_job()])
+            mysql.run(server.url, "set global read_only = off")
+            await enqueue(backend, a_job())
+            assert (await backend.insight.facts())["oldest_transaction"].startswith("unknown")
+
+    async def test_a_crash_loses_no_acknowledged_job_and_no_fence_returns(self, server: mysql.OwnServer):
+        mysql.run(server.url, "set global innodb_flush_log_at_trx_commit = 1", "create database shop")
+        async with open_store(server.url + "shop") as backend:
+            ids = await enqueue(backend, *(a_job() for _ in range(20)))
+            leased = await claim(backend, 10)
+            await backend.jobs.release([job.lease for job in leased], started=False)
+            mysql.run(server.url + "shop", "delete from holdfast_fence")
+            server.stop()
+            with pytest.raises(StoreUnavailable):
+                await backend.jobs.enqueue([a_job()])
+            server.start()
+            again = await claim(backend, 100)
+            assert {job.id for job in again} == set(ids)
+            assert min(job.fence for job in again) > max(job.fence for job in leased)
+
+
+class TestPrivileges:
+    """What a user may do, and what the errors say."""
+
+    @pytest.fixture
+    def plain_url(self, url: str) -> Iterator[str]:
+        name = url.rpartition("/")[2]
+        host = "'127.0.0.1'"
+        user = f"u_{name[-8:]}"
+        mysql.run(url, f"create user {user}@{host}", f"grant select on {name}.* to {user}@{host}")
+        yield url.replace("root@", f"{user}@")
+        mysql.run(url, f"drop user {user}@{host}")
+
+    async def test_a_missing_privilege_is_named_with_its_grant(self, plain_url: str):
+        backend = open_mysql(plain_url)
+        await backend.open()
+        with pytest.raises(PrivilegeMissing, match="grant select, insert, update, delete"):
+            await backend.jobs.enqueue([a_job()])
+        await backend.close()
+
+    async def test_four_privileges_are_enough_for_a_worker(self, url: str, plain_url: str):
+        user = plain_url.removeprefix("mysql://").partition("@")[0]
+        name = url.rpartition("/")[2]
+        mysql.run(url, f"grant insert, update, delete on {name}.* to {user}@'127.0.0.1'")
+        backend = open_mysql(plain_url)
+        await backend.open()
+        job = await hold_one(backend)
+        assert await finish(backend, job.lease, OUTCOMES["completed"]) is Verdict.DONE
+        await backend.close()
+
+
+async def test_a_database_without_our_tables_is_installed_only_if_the_url_allows_it():
+    with mysql.own_database() as url:
+        backend = open_mysql(f"{url}?install=never")
+        with pytest.raises(SchemaMismatch, match="schema install"):
+            await backend.open()
+        await backend.close()
+
+
+async def test_several_processes_may_install_at_once_and_half_an_installation_is_completed():
+    with mysql.own_database() as url:
+        text = open_mysql(url).schema.script()
+        mysql.run(url, text.partition("create table if not exists holdfast_job")[0])
+        backends = [open_mysql(url) for _ in range(4)]
+        await asyncio.gather(*(backend.open() for backend in backends))
+        await enqueue(backends[0], a_job())
+        assert len(await claim(backends[3])) == 1
+        for backend in backends:
+            await backend.close()

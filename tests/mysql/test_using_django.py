@@ -1,0 +1,75 @@
+"""`using=` with Django's connections, over mysqlclient as Django has it."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from holdfast.backends.mysql.backend import MysqlBackend
+from holdfast.errors import ConfigError
+from holdfast.testing.conformance.base import a_job
+
+pytest.importorskip("MySQLdb")
+pytest.importorskip("django")
+
+
+def connection_to(url: str) -> Any:
+    from django.db.backends.mysql.base import DatabaseWrapper
+
+    parts = urlsplit(url)
+    settings: dict[str, Any] = {
+        "NAME": parts.path.strip("/"),
+        "USER": parts.username,
+        "PASSWORD": "",
+        "HOST": parts.hostname,
+        "PORT": str(parts.port),
+        "OPTIONS": {},
+        "TIME_ZONE": None,
+        "CONN_MAX_AGE": 0,
+        "AUTOCOMMIT": True,
+        "CONN_HEALTH_CHECKS": False,
+        "ATOMIC_REQUESTS": False,
+        "ENGINE": "django.db.backends.mysql",
+        "TEST": {},
+    }
+    return DatabaseWrapper(settings)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _configured() -> None:
+    import django
+    from django.conf import settings
+
+    if not settings.configured:
+        settings.configure(USE_TZ=True)
+        django.setup()
+
+
+@pytest.mark.parametrize("commits", [True, False], ids=["committed", "rolled back"])
+async def test_a_job_is_enqueued_in_djangos_transaction(backend: MysqlBackend, url: str, commits: bool):
+    job = a_job()
+
+    def work(loop: asyncio.AbstractEventLoop) -> None:
+        connection = connection_to(url)
+        connection.inc_thread_sharing()
+        connection.set_autocommit(False, force_begin_transaction_with_broken_autocommit=True)
+        connection.in_atomic_block = True
+        enqueue = backend.join(connection).enqueue([job])
+        assert asyncio.run_coroutine_threadsafe(enqueue, loop).result(20) == [True]
+        connection.in_atomic_block = False
+        (connection.commit if commits else connection.rollback)()
+        connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        await asyncio.get_running_loop().run_in_executor(pool, work, asyncio.get_running_loop())
+    assert len(await backend.insight.states([job.id])) == commits
+
+
+async def test_djangos_connection_outside_of_atomic_is_refused(backend: MysqlBackend, url: str):
+    connection = connection_to(url)
+    with pytest.raises(ConfigError, match=r"transaction\.atomic"):
+        backend.join(connection)
