@@ -85,8 +85,8 @@ def test_an_unknown_scenario_is_refused_with_the_names_there_are() -> None:
 
 
 def test_an_unknown_store_is_refused() -> None:
-    with pytest.raises(UnknownStoreError, match="not redis:"):
-        store_of("redis://localhost")
+    with pytest.raises(UnknownStoreError, match="not mongodb:"):
+        store_of("mongodb://localhost")
 
 
 def test_scenarios_are_chosen_by_the_begin_of_their_names() -> None:

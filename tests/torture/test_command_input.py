@@ -38,7 +38,7 @@ def assert_refused(done: Result, *words: str, code: int = 78) -> None:
     [
         ("foo", ("'foo' is not the URL of a store", "sqlite:///scratch.db")),
         ("me:hunter2@host/db", ("this is not the URL of a store",)),
-        ("redis://localhost", ("not redis://",)),
+        ("mongodb://localhost", ("not mongodb://",)),
         ("postgresql://[::1/db", ("cannot be read", "must look like")),
         ("postgresql://me@127.0.0.1:http/db", ("the port 'http' cannot be", "5432")),
         ("postgresql://me@127.0.0.1:99999/db", ("the port '99999' cannot be",)),

@@ -105,7 +105,7 @@ def test_a_run_that_lost_a_job_is_wrong(plans, monkeypatch):
     ("args", "code", "words"),
     [
         (("--only", "nonsense"), 2, "enqueue.bulk"),
-        (("--url", "redis://localhost"), 78, "not redis:"),
+        (("--url", "mongodb://localhost"), 78, "not mongodb:"),
         (("--url", "sqlite:////no/such/folder/x.db"), 78, "no directory /no/such/folder"),
         (("--url", "postgresql://nobody@127.0.0.1:1/x"), 69, "cannot be reached"),
         (("--jobs", "1"), 2, "--jobs"),

@@ -173,13 +173,18 @@ class AsyncWire:
                 is_here = False
             with suppress(RuntimeError):  # the loop has ended
                 if is_here:
-                    writer.transport.abort()
+                    _abort(writer)
                 else:
-                    connection.loop.call_soon_threadsafe(writer.transport.abort)
+                    connection.loop.call_soon_threadsafe(_abort, writer)
 
     def lent(self, connection: Link) -> AbstractContextManager[None]:  # noqa: ARG002
         """Nothing is set on a connection."""
         return nullcontext()
+
+
+def _abort(writer: asyncio.StreamWriter) -> None:
+    """Close a connection; the writer is kept until then, because it warns if it is deleted before."""
+    writer.transport.abort()
 
 
 class BlockingWire:

@@ -3,13 +3,15 @@
 -- name: next_due
 -- The first scheduled job, or the first limit key that is to be looked at.
 select (
-           select greatest(0, run_at - {now}) from (
-               select run_at from (select run_at from {schema}.scheduled order by run_at, seq limit 1) as due
-               union all
-               select wake_at from (
-                   select wake_at from {schema}.limit_key where wake_at is not null order by wake_at limit 1
-               ) as waking
-           ) as next order by run_at limit 1
+           select greatest(0, first_at - {now}) from (
+               select min(run_at) as first_at from (
+                   select run_at from (select run_at from {schema}.scheduled order by run_at, seq limit 1) as due
+                   union all
+                   select wake_at from (
+                       select wake_at from {schema}.limit_key where wake_at is not null order by wake_at limit 1
+                   ) as waking
+               ) as next
+           ) as soonest where first_at is not null
        ) as wait,
        (select 1 from {schema}.parent_change limit 1) is not null as parents_changed;
 
