@@ -195,9 +195,9 @@ def test_a_worker_that_is_killed_at_any_point_of_its_batch_does_no_harm(demo, po
     rows = told(demo.run("verify"))
     assert 0 < first < 100
     assert rows["completed"] == ["100", "100", "ok"]
-    # A server gets the COMMIT together with the completions.
-    is_past = point == "after_commit" or (point == "before_commit" and not isinstance(demo, SqliteDemo))
-    assert rows["attempts killed"][0] == ("0" if is_past else "20")
+    # A server may get the COMMIT together with the completions, if all jobs of the batch are completed.
+    killed = {"after_commit": {"0"}, "before_commit": {"20"} if isinstance(demo, SqliteDemo) else {"0", "20"}}
+    assert rows["attempts killed"][0] in killed.get(point, {"20"})
 
 
 @pytest.mark.slow
