@@ -181,7 +181,7 @@ class PostgresAsyncTransaction(PostgresTransaction):
         steps = self.lock_steps()
         text, parameters = self._statement(next(steps))
         try:
-            with bounded(self.connection, self._own_timeout):
+            with bounded(self.connection, self._reply_timeout):
                 found = await self.connection.begin_with(text, parameters, self._isolation)
             self._is_followed = any(row[-1] for row in found)
             with suppress(StopIteration):
@@ -189,11 +189,6 @@ class PostgresAsyncTransaction(PostgresTransaction):
         except Exception as error:
             self.explain(error)
             raise
-
-    @property
-    def _own_timeout(self) -> float | None:
-        """The time for the reply to BEGIN and to COMMIT; None if the timer of the limit watches it, too."""
-        return None if self.limit.total_seconds() <= self._reply_timeout else self._reply_timeout
 
     async def run(self, steps: Steps[T]) -> T:  # noqa: D102
         self.check_whole()
@@ -235,7 +230,7 @@ class PostgresAsyncTransaction(PostgresTransaction):
         self._sealed_at = time.monotonic()
         text, parameters = self._statement(asked)
         try:
-            with bounded(self.connection, self._own_timeout):
+            with bounded(self.connection, self._reply_timeout):
                 await self.connection.commit_with(text, parameters)
         except Exception as error:
             if isinstance(error, psycopg.Error) and is_stale(error):  # so the server did not commit
