@@ -41,7 +41,7 @@ TRIPLES = [
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize(("state", "first", "second", "third"), TRIPLES)
 def test_three_operations_at_once_come_to_one_after_the_other(
     explore: Explore, state: str, first: str, second: str, third: str
