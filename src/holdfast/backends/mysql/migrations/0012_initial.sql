@@ -377,7 +377,7 @@ create table if not exists holdfast_node (
     joined_at bigint not null
 ) {table};
 
--- Apart from holdfast_node, whose rows a leader locks while it moves shares: a heartbeat waits for nobody.
+-- Apart from holdfast_node, whose rows a leader locks while it moves shares: so a heartbeat never waits for a lock.
 create table if not exists holdfast_node_heartbeat (
     node_id varchar(128) not null primary key,
     heartbeat_at bigint not null,
