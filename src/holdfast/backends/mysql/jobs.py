@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from holdfast.backends.mysql.error_map import DriverError, is_refused
-from holdfast.backends.mysql.runners import runs_alone
 from holdfast.backends.mysql.verbs import claim as claiming
 from holdfast.backends.mysql.verbs import enqueue as enqueuing
 from holdfast.backends.mysql.verbs.finish import complete_plainly, is_plain
 from holdfast.backends.sql.lane_cache import Lanes
+from holdfast.backends.sql.pool_runner import runs_alone
 from holdfast.backends.sql.steps import Rows, each, rows, value
 from holdfast.errors import PrivilegeMissing
 from holdfast.model.job import NewJob

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable
 from typing import NamedTuple, TypeVar
 
 from holdfast.backends.mysql.connecting import LOCK_WAIT
@@ -25,12 +25,9 @@ from holdfast.backends.mysql.error_map import (
 )
 from holdfast.backends.mysql.execute import Session, drive
 from holdfast.backends.mysql.handler_transaction import MysqlTransaction
-from holdfast.backends.mysql.location import MysqlLocation
-from holdfast.backends.mysql.pool import MysqlPools
-from holdfast.backends.mysql.statements import MysqlStatements
+from holdfast.backends.sql.pool_runner import SqlPoolRunner, Ways
 from holdfast.errors import SchemaMismatch
-from holdfast.store.handler_transaction import entered
-from holdfast.store.steps import Place, Ready, Runner, Verb
+from holdfast.store.steps import Ready, Verb
 
 T = TypeVar("T")
 
@@ -55,73 +52,15 @@ _BRIEFLY = _VerbWay(("start transaction",), lock_wait=1)
 _READ = _VerbWay(("set transaction isolation level repeatable read", "start transaction read only"), writes=False)
 
 
-class MysqlPoolRunner:
-    """Runs each verb on a connection of the pool, or inside the transaction that the calling handler holds open."""
+class MysqlPoolRunner(SqlPoolRunner[_VerbWay, MysqlTransaction]):
+    """The runner over connections of this store's drivers."""
 
-    def __init__(
-        self,
-        pools: MysqlPools,
-        statements: MysqlStatements,
-        location: MysqlLocation,
-        became_ready: Callable[[Sequence[Place]], None],
-    ) -> None:
-        """`became_ready` is called after a commit that made jobs ready, with their places."""
-        self._became_ready = became_ready
-        self._pools = pools
-        self._statements = statements
-        self._where = location.url
-        self._reply_timeout = location.reply_timeout
-
-    def once(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run statements that commit by themselves; raise `OutcomeUnknown` if a reply is lost."""
-        return self._run(verb, _ONCE)
-
-    def look(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run statements that change nothing."""
-        return self._run(verb, _LOOK)
-
-    def write(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run one transaction."""
-        return self._run(verb, _WRITE)
+    ways = Ways(once=_ONCE, look=_LOOK, write=_WRITE, read=_READ, apart=_WRITE)
+    transaction = MysqlTransaction
 
     def write_briefly(self, verb: Verb[T]) -> Awaitable[T]:
         """Run one transaction that waits a second at most for a lock, and is not repeated when it has."""
         return self._run(verb, _BRIEFLY)
-
-    def read(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run one read-only transaction with one snapshot."""
-        return self._run(verb, _READ)
-
-    def apart(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run one transaction that commits independently of the handler's transaction."""
-        return self._repeat(verb, _WRITE)
-
-    def losses(self) -> int:
-        """Return the number of broken connections so far, after a check of the connection that is used next."""
-        self._pools.here.weed()
-        return self._pools.losses
-
-    @property
-    def joins(self) -> bool:
-        """Whether the current call runs inside a handler's transaction."""
-        return self._entered() is not None
-
-    def _entered(self) -> MysqlTransaction | None:
-        """Return the transaction of this store that the calling handler holds open."""
-        transaction = entered(self._statements)
-        return transaction if isinstance(transaction, MysqlTransaction) else None
-
-    def after_commit(self, act: Callable[[], None]) -> None:
-        """Call `act` once the writes are visible: now, or when the handler's transaction has committed."""
-        transaction = self._entered()
-        if transaction is not None:
-            transaction.after_commit.append(act)
-        else:
-            act()
-
-    def _run(self, verb: Verb[T], way: _VerbWay) -> Awaitable[T]:
-        transaction = self._entered()
-        return self._repeat(verb, way) if transaction is None else self._joined(transaction, verb)
 
     async def _joined(self, transaction: MysqlTransaction, verb: Verb[T]) -> T:
         """Run a verb in a handler's transaction, if that is open and has not failed; never outside of it.
@@ -220,8 +159,3 @@ def _waiting(connection: VerbConnection, seconds: int) -> list[str]:
         return []
     connection.lock_wait = seconds
     return [f"set session innodb_lock_wait_timeout = {seconds}"]
-
-
-def runs_alone(runner: Runner) -> bool:
-    """Return whether the next verb of a runner has a transaction of its own."""
-    return isinstance(runner, MysqlPoolRunner) and not runner.joins

@@ -7,10 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.backends.mysql.error_map import LOCK_WAIT, code_of
-from holdfast.backends.mysql.runners import MysqlPoolRunner, runs_alone
+from holdfast.backends.mysql.runners import MysqlPoolRunner
 from holdfast.backends.mysql.verbs import append as appending
 from holdfast.backends.mysql.verbs.fetch import fetch
 from holdfast.backends.sql.category_cache import Categories
+from holdfast.backends.sql.pool_runner import runs_alone
 from holdfast.backends.sql.steps import rows, run
 from holdfast.backends.sql.streams import nodes, shares
 from holdfast.backends.sql.streams.allocation_store import SqlAllocations

@@ -11,11 +11,11 @@ from functools import partial
 import psycopg
 
 from holdfast.backends.postgres.blockers import Blockers
-from holdfast.backends.postgres.runners import runs_alone
 from holdfast.backends.postgres.verbs import claim as claiming
 from holdfast.backends.postgres.verbs import enqueue as enqueuing
 from holdfast.backends.postgres.verbs.finish import complete_all
 from holdfast.backends.sql.lane_cache import Lanes
+from holdfast.backends.sql.pool_runner import runs_alone
 from holdfast.backends.sql.steps import rows
 from holdfast.model.job import NewJob
 from holdfast.store.claim_floor import Floors

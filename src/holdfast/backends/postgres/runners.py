@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import psycopg
@@ -17,13 +17,10 @@ from holdfast.backends.postgres.connecting import READ_COMMITTED_FRAME, drop, is
 from holdfast.backends.postgres.error_map import is_conflict, is_read_only, translate
 from holdfast.backends.postgres.execute import Frame, drive
 from holdfast.backends.postgres.handler_transaction import PostgresTransaction
-from holdfast.backends.postgres.location import PostgresLocation
-from holdfast.backends.postgres.pool import PostgresPools
-from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded
+from holdfast.backends.sql.pool_runner import SqlPoolRunner, Ways
 from holdfast.errors import SchemaMismatch
-from holdfast.store.handler_transaction import entered
-from holdfast.store.steps import Place, Ready, Runner, Verb
+from holdfast.store.steps import Ready, Runner, Verb
 
 T = TypeVar("T")
 
@@ -61,78 +58,15 @@ class SwiftRunner(Runner, Protocol):
         ...
 
 
-class PoolRunner:
-    """Runs each verb on a connection of the pool, or inside the transaction that the calling handler holds open."""
+class PoolRunner(SqlPoolRunner[_Way, PostgresTransaction]):
+    """The runner over connections of psycopg."""
 
-    def __init__(
-        self,
-        pools: PostgresPools,
-        statements: Statements,
-        location: PostgresLocation,
-        became_ready: Callable[[Sequence[Place]], None],
-    ) -> None:
-        """`became_ready` is called after a commit that made jobs ready, with their places."""
-        self._became_ready = became_ready
-        self._pools = pools
-        self._statements = statements
-        self._where = location.url
-        self._reply_timeout = location.reply_timeout
-
-    def once(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run one statement; raise `OutcomeUnknown` if its reply is lost."""
-        return self._run(verb, _ONCE)
-
-    def look(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run one statement that changes nothing."""
-        return self._run(verb, _LOOK)
-
-    def write(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run one transaction."""
-        return self._run(verb, _WRITE)
+    ways = Ways(once=_ONCE, look=_LOOK, write=_WRITE, read=_READ, apart=_ONCE)
+    transaction = PostgresTransaction
 
     def at_once(self, verb: Verb[T]) -> Awaitable[T]:
         """Run one transaction whose BEGIN and COMMIT go together with its statements."""
         return self._run(verb, _AT_ONCE)
-
-    def read(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run one read-only transaction with one snapshot."""
-        return self._run(verb, _READ)
-
-    def apart(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run one statement that commits independently of the handler's transaction."""
-        return self._repeat(verb, _ONCE)
-
-    def losses(self) -> int:
-        """Return the number of broken connections so far, after a check of the connection that is used next."""
-        self._pools.here.weed()
-        return self._pools.losses
-
-    @property
-    def joins(self) -> bool:
-        """Whether the current call runs inside a handler's transaction."""
-        return self._entered() is not None
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether the current call has a transaction of its own."""
-        return not self.joins
-
-    def _entered(self) -> PostgresTransaction | None:
-        """Return the transaction of this store that the calling handler holds open."""
-        transaction = entered(self._statements)
-        return transaction if isinstance(transaction, PostgresTransaction) else None
-
-    def after_commit(self, act: Callable[[], None]) -> None:
-        """Call `act` once the writes are visible: now, or when the handler's transaction has committed."""
-        transaction = self._entered()
-        if transaction is not None:
-            transaction.after_commit.append(act)
-        else:
-            act()
-
-    def _run(self, verb: Verb[T], way: _Way) -> Awaitable[T]:
-        transaction = self._entered()
-        return self._repeat(verb, way) if transaction is None else self._joined(transaction, verb)
 
     async def _joined(self, transaction: PostgresTransaction, verb: Verb[T]) -> T:
         """Run a verb in a handler's transaction, if that is open and has not failed; never outside of it, only once.
@@ -217,8 +151,3 @@ class PoolRunner:
         if isinstance(translated, SchemaMismatch):
             self._pools.lose()  # a new installation has new lanes: cached ids are invalid
         raise translated from error
-
-
-def runs_alone(runner: Runner) -> bool:
-    """Return whether the next verb of a runner has a transaction of its own, in which a COPY or a repeat may run."""
-    return getattr(runner, "is_alone", False)

@@ -8,10 +8,11 @@ from datetime import timedelta
 import psycopg
 
 from holdfast.backends.postgres.blockers import Blockers, waited_in_vain
-from holdfast.backends.postgres.runners import SwiftRunner, runs_alone
+from holdfast.backends.postgres.runners import SwiftRunner
 from holdfast.backends.postgres.verbs import append as appending
 from holdfast.backends.postgres.verbs.share_locks import wait_for_former_owner, waiting_briefly, without_waiting
 from holdfast.backends.sql.category_cache import Categories
+from holdfast.backends.sql.pool_runner import runs_alone
 from holdfast.backends.sql.streams import leadership as leading
 from holdfast.backends.sql.streams import nodes, shares
 from holdfast.backends.sql.streams.allocation_store import SqlAllocations
