@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
@@ -19,6 +20,8 @@ class Category(NamedTuple):
     category: str
     category_id: int
     partitions: int
+    home: str | None = None
+    """Where its events are, if another system keeps them."""
 
 
 class CategoryView(msgspec.Struct, frozen=True):
@@ -67,6 +70,16 @@ For a subscription to one stream the number is a version.
 """
 
 
+class KnownStart(NamedTuple):
+    """A start whose positions are known for some partitions, (category, partition), because others keep their events.
+
+    `otherwise` is the start in all other partitions.
+    """
+
+    positions: Mapping[tuple[str, int], int]
+    otherwise: Start
+
+
 class Park(msgspec.Struct, frozen=True):
     """An event to park. `failure` None: it did not fail, but must wait behind parked events of its stream."""
 
@@ -74,6 +87,8 @@ class Park(msgspec.Struct, frozen=True):
     stream: str
     failure: Failure | None = None
     attempts: int = 0
+    event: StoredEvent | None = None
+    """The event itself: needed where another system keeps the events, and may delete it meanwhile."""
 
 
 class Unpark(msgspec.Struct, frozen=True):
@@ -128,7 +143,8 @@ class Fetched(msgspec.Struct, frozen=True):
     `position` is the committed one, `head` the last position (of the partition, or of the stream for a subscription to
     one stream). `parked_streams` are the streams in `events` whose events must be parked, because earlier ones are.
     `retries` are parked events to handle again, in order, before other events of their streams. `replay_until`: events
-    up to this position were handled before.
+    up to this position were handled before. `passed`: no event is left between the last one and this position, where an
+    event log has holes; 0 if it has none.
     """
 
     events: list[StoredEvent]
@@ -140,6 +156,7 @@ class Fetched(msgspec.Struct, frozen=True):
     losses: int = 0
     parked_streams: frozenset[str] = frozenset()
     retries: tuple[ParkedEvent, ...] = ()
+    passed: int = 0
 
 
 class ShareView(msgspec.Struct, frozen=True):

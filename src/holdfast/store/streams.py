@@ -7,6 +7,7 @@ from typing import Protocol
 from holdfast.store.allocations import AllocationStore
 from holdfast.store.consumers import ConsumerStore
 from holdfast.store.events import EventStore
+from holdfast.store.foreign_events import ForeignEvents
 
 
 class Streams(Protocol):
@@ -25,6 +26,11 @@ class Streams(Protocol):
     @property
     def allocations(self) -> AllocationStore:
         """Nodes, leadership, and which node owns which share."""
+        ...
+
+    @property
+    def foreign(self) -> ForeignEvents:
+        """Categories whose events another system keeps."""
         ...
 
     def join(self, using: object) -> EventStore:

@@ -38,7 +38,7 @@ class ShareProgress:
 
     def park(self, event: StoredEvent, failure: Failure | None = None, attempts: int = 0) -> None:
         """Park an event with the next commit; its stream is parked from now on."""
-        self._parks.append(Park(self.place(event), event.stream, failure, attempts))
+        self._parks.append(Park(self.place(event), event.stream, failure, attempts, event))
         self.parked.add(event.stream)
         self.passed(event)
 
@@ -46,6 +46,10 @@ class ShareProgress:
         """Record that an event is done: handled, skipped or parked."""
         self.done = self.place(event)
         self._handled += 1
+
+    def passed_to(self, position: int) -> None:
+        """Record that no event is left up to a position."""
+        self.done = max(self.done, position)
 
     def commit_up_to(self, event: StoredEvent) -> Commit:
         """Return the commit that covers everything up to an event whose handler is running."""

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Final, TypeVar
 
-from holdfast.errors import LeaseLost, OutcomeUnknown, StoreError, StoreUnavailable
+from holdfast.errors import EventsGone, LeaseLost, OutcomeUnknown, StoreError, StoreUnavailable
 from holdfast.hooks.observers import Hooks
 from holdfast.model.allocation import Grant, Timing
 from holdfast.model.event import StoredEvent
@@ -70,6 +70,7 @@ class ShareConsumer:
         self._stop = asyncio.Event()
         self._wake = asyncio.Event()
         self._is_dropped = False
+        self._is_stuck = False
         self.was_released = self.was_taken = False
         """How the share ended, for the log: released here, or found in the hands of another node."""
         self._handling = EventRunner(
@@ -156,11 +157,22 @@ class ShareConsumer:
                 await self._rest(self._around.timing.heartbeat_every.total_seconds())
                 continue
             self._wake.clear()  # before the fetch: a later append sets it again
-            fetched = await self._until_answered(self._fetch)
+            try:
+                fetched = await self._until_answered(self._fetch)
+            except EventsGone as error:
+                await self._report_gone(error)
+                continue
             if fetched.is_lost:
                 raise LeaseLost
             if not await self._work_or_begin_again(fetched):
                 await self._idle()
+
+    async def _report_gone(self, error: EventsGone) -> None:
+        """Log, once, that the share cannot continue; an operator decides where it does."""
+        if not self._is_stuck:
+            _logger.error("%r is stopped: %s", self, error)
+        self._is_stuck = True
+        await self._rest(_STORE_WAIT_MOST)
 
     async def _begin_again(self) -> None:
         """Continue after the committed position."""
@@ -204,6 +216,7 @@ class ShareConsumer:
             if self._progress.is_due or self._is_flush_time():
                 await self._flush()
         if not fetched.events:
+            self._progress.passed_to(fetched.passed)
             await self._flush()
         return bool(fetched.events)
 

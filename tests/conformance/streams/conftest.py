@@ -4,7 +4,23 @@ from __future__ import annotations
 
 import pytest
 
+STORES = [
+    *("reference", "sqlite", "sqlite-memory", "postgres", "sqlite+kafka"),
+    pytest.param("mysql", marks=pytest.mark.slow),
+    pytest.param("postgres+kafka", marks=pytest.mark.slow),
+]
 
-@pytest.fixture(params=["reference", "sqlite", "sqlite-memory", "postgres"])
+
+@pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+# With Kafka the others are slow tests: most of what they test is the store's own.
+QUICK_WITH_KAFKA = {"test_append", "test_commit", "test_fencing", "test_read", "test_refusals"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "[sqlite+kafka" in item.name and item.path.stem not in QUICK_WITH_KAFKA:
+            item.add_marker(pytest.mark.slow)

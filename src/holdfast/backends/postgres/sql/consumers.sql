@@ -198,6 +198,18 @@ cross join lateral (
 ) as event
 on conflict (consumer, category_id, partition_id, position_id) do nothing;
 
+-- name: park_kept
+insert into {schema}.parked (
+    consumer, category_id, partition_id, position_id, event_id, stream, failure, attempts, retrying, parked_at, event_text
+)
+select consumer, category_id, partition_id, position_id, event_id, stream, failure, attempts, retrying, {now}, event_text
+from unnest(
+    %(consumer)s::text[], %(category_id)s::integer[], %(partition_id)s::integer[], %(position)s::bigint[],
+    %(event_id)s::uuid[], %(stream)s::text[], %(failure)s::text[], %(attempts)s::integer[], %(retrying)s::boolean[],
+    %(event_text)s::text[]
+) as given (consumer, category_id, partition_id, position_id, event_id, stream, failure, attempts, retrying, event_text)
+on conflict (consumer, category_id, partition_id, position_id) do nothing;
+
 -- name: list_parked
 select category.category, parked.partition_id, parked.position_id, parked.event_id::text as event_id, parked.stream,
        parked.failure, parked.attempts, parked.retrying, parked.parked_at

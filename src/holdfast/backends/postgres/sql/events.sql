@@ -176,6 +176,13 @@ from unnest(
 ) as given (category_id, partition_id, position_id, recorded_at)
 where head.category_id = given.category_id and head.partition_id = given.partition_id;
 
+-- name: note_head
+update {schema}.head as head set position_id = given.position_id, trimmed = given.trimmed
+from unnest(
+    %(category_id)s::integer[], %(partition_id)s::integer[], %(position_id)s::bigint[], %(trimmed)s::bigint[]
+) as given (category_id, partition_id, position_id, trimmed)
+where head.category_id = given.category_id and head.partition_id = given.partition_id;
+
 -- name: read_partition
 select event.event_id::text as event_id, category.category, event.stream, event.event_name, event.version, event.partition_id,
        event.position_id, event.payload, event.headers, event.recorded_at

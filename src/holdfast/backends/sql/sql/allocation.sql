@@ -78,7 +78,7 @@ select consumer from {schema}.consumer where paused;
 -- name: missing_shares
 -- Partitions in which a consumer of their category, or of the log, has no share yet.
 select consumer.consumer, category.category_id, head.partition_id, consumer.stream, consumer.generation,
-       category.partitions
+       category.partitions, head.trimmed
 from {schema}.consumer as consumer
 join {schema}.category as category on consumer.category is null or consumer.category = category.category
 join {schema}.head as head on head.category_id = category.category_id

@@ -153,6 +153,20 @@ from {schema}.event
 where category_id = :category_id and stream = :stream and version = :position
 on conflict do nothing;
 
+-- name: park_kept
+-- Parks an event that another system keeps, together with its content. A repeat finds the row already written.
+insert into {schema}.parked
+    (consumer, category_id, partition_id, position_id, event_id, stream, failure, attempts, retrying, parked_at, event_text)
+values (:consumer, :category_id, :partition_id, :position, :event_id, :stream, :failure, :attempts, :retrying, {now}, :event_text)
+on conflict do nothing;
+
+-- name: list_kept_retries
+-- The first parked events, of those that another system keeps, that are to be handled again.
+select attempts, event_text from {schema}.parked
+where consumer = :consumer::text and category_id = :category_id::integer and partition_id = :partition_id::integer
+  and retrying and event_text is not null
+order by position_id limit :limit::bigint;
+
 -- name: reset_share
 update {schema}.allocation
 set state = 'free', generation = generation + 1, owner = null, incarnation = null, target = null, deadline_at = null,

@@ -1,14 +1,37 @@
 -- Categories and their events.
 
 -- name: find_categories
-select category, category_id, partitions from {schema}.category where category = any(:categories::text[]);
+select category, category_id, partitions, home from {schema}.category where category = any(:categories::text[]);
 
 -- name: list_heads
 -- The partitions of one category, or of all categories.
-select category.category_id, category.category, category.partitions, head.partition_id, head.position_id, head.trimmed
+select category.category_id, category.category, category.partitions, head.partition_id, head.position_id, head.trimmed,
+       category.home
 from {schema}.category as category join {schema}.head as head on head.category_id = category.category_id
 where :category::text is null or category.category = :category::text
 order by category.category, head.partition_id;
+
+-- name: list_homes
+-- The categories whose events another system keeps.
+select category, category_id, partitions, home from {schema}.category where home is not null order by category;
+
+-- name: home_of_category
+select home from {schema}.category where category_id = :category_id::integer;
+
+-- name: set_home
+update {schema}.category set home = :home::text, partitions = :partitions::integer where category = :category::text;
+
+-- name: note_head
+-- The head of a partition whose events another system keeps.
+update {schema}.head set position_id = :position_id, trimmed = :trimmed
+where category_id = :category_id and partition_id = :partition_id;
+
+-- name: positions_in
+-- The positions of all consumers in a category.
+select allocation.partition_id, min(allocation.position_id) as position_id
+from {schema}.allocation as allocation
+where allocation.category_id = :category_id::integer
+group by allocation.partition_id;
 
 -- name: stream_version
 select coalesce(

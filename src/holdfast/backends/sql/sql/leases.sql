@@ -25,7 +25,7 @@ where seq = :seq and fence = :fence;
 select exists (
     select 1 from {schema}.running
     where lease_until <= {now} and (:longest::bigint is null or lease_span <= :longest::bigint)
-) as found;
+) as found, {now} as now_us;
 
 -- name: worker_heartbeat
 -- A worker's tasks never change, and may be many: only the first heartbeat writes them.

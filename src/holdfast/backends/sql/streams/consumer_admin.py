@@ -14,7 +14,7 @@ from holdfast.backends.sql.streams.starts import ends_of, heads, start_positions
 from holdfast.errors import ConfigError
 from holdfast.model.allocation import AllocationState, Share
 from holdfast.store.steps import Steps
-from holdfast.store.stream_values import ConsumerView, ParkedView, ShareView, Start, Subscription
+from holdfast.store.stream_values import ConsumerView, KnownStart, ParkedView, ShareView, Start, Subscription
 
 
 class _Listed(NamedTuple):
@@ -86,7 +86,7 @@ def _is_free(consumer: str, *, paused: bool, verb: str) -> Steps[bool]:
     return not (yield from run("held_by_live_node", consumer=consumer))
 
 
-def reset(consumer: str, to: Start) -> Steps[bool]:
+def reset(consumer: str, to: Start | KnownStart) -> Steps[bool]:
     """Set the positions of a paused consumer; False while a live node owns a share."""
     known = yield from require_consumer(consumer, lock=True)
     if not (yield from _is_free(consumer, paused=known.paused, verb="reset")):

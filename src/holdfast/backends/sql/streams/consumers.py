@@ -12,7 +12,7 @@ from holdfast.backends.sql.streams.survey import new_share
 from holdfast.errors import ConfigError, ConsumerNotFound
 from holdfast.model.allocation import Grant
 from holdfast.store.steps import Steps
-from holdfast.store.stream_values import Commit, CommitVerdict, Start, Subscription
+from holdfast.store.stream_values import Commit, CommitVerdict, KnownStart, Start, Subscription
 
 
 class ConsumerRow(NamedTuple):
@@ -55,7 +55,7 @@ def require_consumer(consumer: str, *, lock: bool = False) -> Steps[ConsumerRow]
     return found
 
 
-def subscribe(consumer: str, subscription: Subscription, start: Start) -> Steps[bool]:
+def subscribe(consumer: str, subscription: Subscription, start: Start | KnownStart) -> Steps[bool]:
     """Register a consumer, with a share for each existing partition."""
     known = yield from _find("find_consumer", consumer)
     generation = (yield from _register(consumer, subscription)) if known is None else None

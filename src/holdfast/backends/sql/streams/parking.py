@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.backends.sql.steps import each, records, rows
+from holdfast.backends.sql.steps import each, records, rows, value
 from holdfast.backends.sql.text import clean
+from holdfast.errors import ConfigError
 from holdfast.model.allocation import Share
 from holdfast.model.instants import to_datetime
 from holdfast.model.outcome import Failure
@@ -89,20 +90,28 @@ def _park(place: Place, parks: tuple[Park, ...], *, by_version: bool) -> Steps[N
     retrying: set[str] = set()
     if waiting:
         retrying = {name for (name,) in (yield from rows("retrying_among", **place, streams=waiting))}
-    yield from each(
-        "park_by_version" if by_version else "park_by_position",
-        [
-            {
-                **place,
-                "position": park.position,
-                "stream": park.stream,
-                "failure": _text(park.failure),
-                "attempts": park.attempts,
-                "retrying": _is_retried(park, retrying),
-            }
-            for park in parks
-        ],
-    )
+    rows_of = [
+        {
+            **place,
+            "position": park.position,
+            "stream": park.stream,
+            "failure": _text(park.failure),
+            "attempts": park.attempts,
+            "retrying": _is_retried(park, retrying),
+        }
+        for park in parks
+    ]
+    if parks and (yield from value("home_of_category", category_id=place["category_id"])) is not None:
+        yield from each("park_kept", [{**row, **_kept(park)} for park, row in zip(parks, rows_of, strict=True)])
+    else:
+        yield from each("park_by_version" if by_version else "park_by_position", rows_of)
+
+
+def _kept(park: Park) -> dict[str, object]:
+    """Return the event itself, whose home may delete it meanwhile."""
+    if park.event is None:
+        raise ConfigError(f"the event at position {park.position} is not in this store: pass it with its park")
+    return {"event_id": park.event.id, "event_text": msgspec.json.encode(park.event).decode()}
 
 
 def _is_retried(park: Park, retrying: set[str]) -> bool:

@@ -13,6 +13,7 @@ from holdfast.backends.sql.streams.categories import require_category
 from holdfast.backends.sql.streams.starts import ask_position
 from holdfast.model.event import StoredEvent
 from holdfast.store.steps import Steps
+from holdfast.store.verbs.placing import refuse_foreign
 
 _NO_VERSION = 2**62  # above every version
 
@@ -44,7 +45,7 @@ def read(category: str, partition_id: int, *, after: int, limit: int) -> Steps[l
     page = {"category": category, "partition_id": partition_id, "after": after, "limit": limit}
     found = yield from records(EventRow, "read_partition", **page)
     if not found:
-        yield from require_category(category)
+        refuse_foreign((yield from require_category(category)))
     return list(map(stored, found))
 
 

@@ -10,7 +10,7 @@ from holdfast.backends.sql.steps import Ask, records, together
 from holdfast.model.event import partitions_read
 from holdfast.model.instants import to_micros
 from holdfast.store.steps import Steps
-from holdfast.store.stream_values import Start, StartAt, Subscription
+from holdfast.store.stream_values import KnownStart, Start, StartAt, Subscription
 
 
 class Head(NamedTuple):
@@ -22,6 +22,7 @@ class Head(NamedTuple):
     partition_id: int
     position_id: int
     trimmed: int
+    home: str | None
 
 
 def heads(category: str | None) -> Steps[list[Head]]:
@@ -35,8 +36,12 @@ def places_of(subscription: Subscription) -> Steps[list[Head]]:
     return [head for head in found if head.partition_id in partitions_read(subscription.stream, head.partitions)]
 
 
-def start_positions(places: Sequence[Head], stream: str | None, start: Start) -> Steps[list[int]]:
+def start_positions(places: Sequence[Head], stream: str | None, start: Start | KnownStart) -> Steps[list[int]]:
     """Return the position that corresponds to `start` in each of these partitions."""
+    if isinstance(start, KnownStart):
+        others = yield from start_positions(places, stream, start.otherwise)
+        keys = [(place.category, place.partition_id) for place in places]
+        return [start.positions.get(key, position) for key, position in zip(keys, others, strict=True)]
     if start is StartAt.BEGINNING or not places:
         return [0] * len(places)
     if isinstance(start, datetime):

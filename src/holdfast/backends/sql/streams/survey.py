@@ -35,6 +35,7 @@ class _Missing(NamedTuple):
     stream: str | None
     generation: int
     partitions: int
+    trimmed: int
 
     @property
     def is_read(self) -> bool:
@@ -70,12 +71,13 @@ def _share(row: _Listed) -> ShareState:
 
 
 def complete_shares(leadership: Leadership) -> Steps[int | None]:
-    """Add missing shares, from the beginning: their categories are newer than the subscriptions. Forget old nodes."""
+    """Add missing shares, from the first event: their categories are newer than the subscriptions. Forget old nodes."""
     if not (yield from hold_leadership(leadership)):
         return None
     yield from rows("hold_all_consumers")
     missing = [share for share in (yield from records(_Missing, "missing_shares")) if share.is_read]
-    yield from each("add_share", [new_share(*share[:3], generation=share.generation, position=0) for share in missing])
+    shares = [new_share(*share[:3], generation=share.generation, position=share.trimmed) for share in missing]
+    yield from each("add_share", shares)
     yield from run("forget_silent_nodes", span=span_micros(FORGET_NODES_AFTER))
     return len(missing)
 

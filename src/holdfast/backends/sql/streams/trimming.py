@@ -10,6 +10,8 @@ from holdfast.backends.sql.streams.starts import Head, heads
 from holdfast.model.event import partition_of
 from holdfast.model.instants import span_micros
 from holdfast.store.steps import Steps
+from holdfast.store.stream_values import Category
+from holdfast.store.verbs.placing import refuse_foreign
 
 
 def trim(name: str, *, older_than: timedelta, limit: int, past_unread: bool) -> Steps[int]:
@@ -21,6 +23,7 @@ def trim(name: str, *, older_than: timedelta, limit: int, past_unread: bool) -> 
     found = yield from heads(name)
     if not found:
         raise no_category(name)
+    refuse_foreign(Category(name, found[0].category_id, found[0].partitions, found[0].home))
     if past_unread:  # parked rows are deleted with their events: no commit may park or unpark meanwhile
         yield from rows("hold_shares_of_category", category=name)
     before = (yield from value("store_clock")) - span_micros(older_than)

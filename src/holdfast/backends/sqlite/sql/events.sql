@@ -2,7 +2,7 @@
 
 -- name: find_category
 -- For appends: one name costs less than a list.
-select category, category_id, partitions from holdfast_category where category = :category;
+select category, category_id, partitions, home from holdfast_category where category = :category;
 
 -- name: find_head
 select position_id, recorded_at from holdfast_head

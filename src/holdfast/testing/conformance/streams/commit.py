@@ -31,6 +31,7 @@ from holdfast.testing.conformance.streams.base import (
     granted,
     join,
     lose,
+    needs_trims_of_unread,
     positions,
     revoke,
     share_state,
@@ -110,6 +111,7 @@ class TestFetch(StreamConformance):
             fetched = await backend.streams.consumers.fetch(Grant(share, 1), after=0, limit=MANY)
             assert (fetched.is_lost, fetched.events) == (True, [])
 
+    @needs_trims_of_unread
     async def test_what_was_trimmed_is_passed_over(self, backend: Backend, clock: ManualClock) -> None:
         grant = await consuming(backend, *"ab")
         clock.advance(1)

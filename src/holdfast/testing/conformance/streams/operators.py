@@ -34,6 +34,8 @@ from holdfast.testing.conformance.streams.base import (
     granted,
     join,
     lose,
+    needs_one_stream,
+    needs_store_clock,
     parked,
     positions,
     revoke,
@@ -75,6 +77,7 @@ class TestLag(StreamConformance):
         assert [(each.position, each.head, each.lag) for each in view.shares] == [(2, 3, 1), (0, 1, 1)]
         assert (view.lag, view.parked) == (2, 0)
 
+    @needs_store_clock
     async def test_behind_is_the_age_of_the_oldest_event_that_is_not_done(
         self, backend: Backend, clock: ManualClock
     ) -> None:
@@ -90,6 +93,7 @@ class TestLag(StreamConformance):
         (view,) = await backend.streams.consumers.consumers()
         assert (view.behind, view.lag) == (None, 0)
 
+    @needs_one_stream
     async def test_of_a_consumer_of_one_stream_both_are_those_of_the_stream(
         self, backend: Backend, clock: ManualClock
     ) -> None:
@@ -116,6 +120,7 @@ class TestLag(StreamConformance):
         view = await share_view(backend)
         assert (view.owner, view.generation, view.state) == (None, grant.generation, AllocationState.FREE)
 
+    @needs_store_clock
     async def test_a_share_has_a_position_at_an_instant(self, backend: Backend, clock: ManualClock) -> None:
         await begin_consumer(backend)
         await append_to(backend, *"aba")
@@ -191,6 +196,7 @@ class TestReset(StreamConformance):
         assert await backend.streams.consumers.reset(CONSUMER, to)
         assert await positions(backend) == {(CATEGORY, 0): expected}
 
+    @needs_store_clock
     async def test_it_is_set_to_the_first_event_at_or_after_an_instant(
         self, backend: Backend, clock: ManualClock
     ) -> None:
@@ -262,6 +268,7 @@ class TestReset(StreamConformance):
         fetched = await backend.streams.consumers.fetch(grant, after=0, limit=MANY)
         assert (fetched.replay_until, fetched.position, len(fetched.events)) == (3, 0, 4)
 
+    @needs_one_stream
     async def test_of_a_consumer_of_one_stream_they_are_those_up_to_its_version(self, backend: Backend) -> None:
         await backend.streams.events.open_category(CATEGORY, 1)
         await append_to(backend, *"bab")

@@ -30,6 +30,7 @@ from holdfast.testing.conformance.streams.base import (
     granted,
     join,
     lose,
+    needs_one_stream,
     parked,
     share_view,
     snapshot,
@@ -166,6 +167,7 @@ class TestPark(StreamConformance):
         assert (await fetch(backend, successor)).parked_streams == {"a"}
         assert await places(backend) == [1]
 
+    @needs_one_stream
     async def test_an_event_of_a_subscription_to_one_stream_is_parked_by_its_version(self, backend: Backend) -> None:
         await backend.streams.events.open_category(CATEGORY, 1)
         ids = await append_to(backend, *"bab")

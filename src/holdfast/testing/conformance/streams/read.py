@@ -17,6 +17,8 @@ from holdfast.testing.conformance.streams.base import (
     SECOND,
     StreamConformance,
     append_to,
+    needs_one_stream,
+    needs_store_clock,
     read,
     stream_in,
 )
@@ -57,6 +59,7 @@ class TestPartition(StreamConformance):
         with pytest.raises(CategoryNotFound):
             await read(backend, "nowhere")
 
+    @needs_store_clock
     async def test_what_was_trimmed_is_passed_over(self, backend: Backend, clock: ManualClock) -> None:
         await backend.streams.events.open_category(CATEGORY, 1)
         await append_to(backend, *"ab")
@@ -67,6 +70,7 @@ class TestPartition(StreamConformance):
         assert [event.position for event in await read(backend, after=1)] == [3, 4]
 
 
+@needs_one_stream
 class TestStream(StreamConformance):
     """`EventStore.read_stream` and `stream_version`."""
 
@@ -116,6 +120,7 @@ class TestStream(StreamConformance):
         assert [await backend.streams.events.stream_version(CATEGORY, name) for name in "abc"] == [2, 1, 0]
 
 
+@needs_store_clock
 class TestPositionAt(StreamConformance):
     """`EventStore.position_at`."""
 

@@ -32,6 +32,8 @@ from holdfast.testing.conformance.streams.base import (
     consuming,
     granted,
     lead,
+    needs_one_stream,
+    needs_store_clock,
     positions,
     snapshot,
     stream_in,
@@ -76,6 +78,7 @@ class TestSubscribe(StreamConformance):
     @pytest.mark.parametrize(
         ("known", "other"), [*permutations([LOG, ORDERS, ONE_STREAM, Subscription(category="sales")], 2)], ids=str
     )
+    @needs_one_stream
     async def test_another_subscription_under_its_name_is_refused(
         self, backend: Backend, known: Subscription, other: Subscription
     ) -> None:
@@ -115,6 +118,7 @@ class TestStart(StreamConformance):
         await begin_consumer(backend, low, low, high, low, low, partitions=2, start=start)
         assert tuple((await positions(backend)).values()) == expected
 
+    @needs_store_clock
     async def test_it_begins_with_the_first_event_at_or_after_an_instant(
         self, backend: Backend, clock: ManualClock
     ) -> None:
@@ -131,6 +135,7 @@ class TestStart(StreamConformance):
         assert await positions(backend, "late") == {(CATEGORY, 0): 3, (CATEGORY, 1): 1}
 
     @pytest.mark.parametrize(("start", "expected"), [(StartAt.BEGINNING, 0), (StartAt.END, 3), (1, 1), (99, 3)])
+    @needs_one_stream
     async def test_a_consumer_of_one_stream_begins_at_a_version(
         self, backend: Backend, start: Start, expected: int
     ) -> None:
@@ -138,6 +143,7 @@ class TestStart(StreamConformance):
         await backend.streams.consumers.subscribe(CONSUMER, ONE_STREAM, start)
         assert list((await positions(backend)).values()) == [expected]
 
+    @needs_one_stream
     async def test_a_consumer_of_one_stream_begins_with_its_first_event_at_or_after_an_instant(
         self, backend: Backend, clock: ManualClock
     ) -> None:
@@ -149,6 +155,7 @@ class TestStart(StreamConformance):
         assert list((await positions(backend)).values()) == [2]
 
 
+@needs_one_stream
 class TestOneStream(StreamConformance):
     """A subscription to one stream."""
 
@@ -188,6 +195,7 @@ class TestOneStream(StreamConformance):
 class TestCompletion(StreamConformance):
     """`AllocationStore.complete_shares`: partitions created after the subscription."""
 
+    @needs_one_stream
     async def test_a_category_that_does_not_exist_is_not_made_and_has_no_shares(self, backend: Backend) -> None:
         for name, subscription in (("one", ORDERS), ("two", ONE_STREAM), ("three", LOG)):
             assert await backend.streams.consumers.subscribe(name, subscription, StartAt.END)
@@ -201,6 +209,7 @@ class TestCompletion(StreamConformance):
         await backend.streams.consumers.subscribe(CONSUMER, LOG, StartAt.BEGINNING)
         assert list(await positions(backend)) == [(CATEGORY, 0), (CATEGORY, 1), ("sales", 0)]
 
+    @needs_one_stream
     async def test_shares_of_categories_made_later_begin_at_the_beginning_whatever_start_was(
         self, backend: Backend
     ) -> None:

@@ -31,6 +31,7 @@ from holdfast.testing.conformance.streams.base import (
     commit,
     consuming,
     lose,
+    needs_joins,
     parked,
     read,
     seize,
@@ -177,6 +178,7 @@ class TestStreamAsync(StreamConformance):
         assert (await effects.count("effect"), await backend.streams.consumers.verify(grant)) == (1, 1)
 
 
+@needs_joins
 class TestJoined(StreamConformance):
     """Store calls from the task that has a transaction open join it."""
 
@@ -301,6 +303,7 @@ class TestStreamBlocking(StreamConformance):
         assert await backend.streams.consumers.verify(grant) == 0
 
 
+@needs_joins
 class TestStreamShared(StreamConformance):
     """The caller's own connection and transaction, with concurrent callers."""
 

@@ -29,6 +29,7 @@ from holdfast.testing.conformance.streams.base import (
     commit,
     consuming,
     granted,
+    needs_store_clock,
     parked,
     positions,
     read,
@@ -58,6 +59,7 @@ async def fill(backend: Backend, clock: ManualClock, streams: str = "abcd") -> l
     return ids
 
 
+@needs_store_clock
 class TestTrim(StreamConformance):
     """`EventStore.trim` without consumers."""
 
@@ -132,6 +134,7 @@ class TestTrim(StreamConformance):
             await trim(backend)
 
 
+@needs_store_clock
 class TestNeeded(StreamConformance):
     """Events that a consumer has not passed, or has parked."""
 

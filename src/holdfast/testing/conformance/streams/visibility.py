@@ -24,6 +24,8 @@ from holdfast.testing.conformance.streams.base import (
     append_to,
     begin_consumer,
     granted,
+    needs_counts,
+    needs_joins,
     read,
     stream_in,
 )
@@ -65,6 +67,7 @@ async def append_crosswise(backends: Sequence[Backend]) -> None:
 class TestOrder(StreamConformance):
     """Concurrent appends."""
 
+    @needs_counts
     async def test_concurrent_appends_leave_no_gap_and_no_duplicate(self, backend: Backend) -> None:
         await backend.streams.events.open_category(CATEGORY, 1)
         hauls = await asyncio.gather(
@@ -76,6 +79,7 @@ class TestOrder(StreamConformance):
             versions.setdefault(event.stream, []).append(event.version)
         assert all(found == list(range(1, len(found) + 1)) for found in versions.values())
 
+    @needs_counts
     async def test_the_events_of_one_append_to_one_partition_lie_together(self, backend: Backend) -> None:
         await backend.streams.events.open_category(CATEGORY, 1)
         hauls = await asyncio.gather(*(append(backend, *map(an_event, "abc")) for _ in range(10)))
@@ -120,6 +124,7 @@ class TestSharedOrder(StreamConformance):
         assert seen == list(range(1, 121))
 
 
+@needs_joins
 class TestRollback(StreamConformance):
     """Appends in transactions that are rolled back."""
 
@@ -161,6 +166,7 @@ class TestRollback(StreamConformance):
         assert await backend.streams.events.stream_version("brand-new", "a") == 1
 
 
+@needs_joins
 class TestInFlight(StreamConformance):
     """Appends concurrent with an open transaction."""
 

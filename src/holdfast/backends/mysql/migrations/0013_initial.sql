@@ -279,6 +279,7 @@ create table if not exists holdfast_category (
     category_id int not null auto_increment primary key,
     category varchar(128) not null,
     partitions int not null,
+    home text,
     unique key by_name (category)
 ) {table};
 
@@ -363,6 +364,7 @@ create table if not exists holdfast_parked (
     attempts int not null default 0,
     retrying tinyint not null default 0,
     parked_at bigint not null,
+    event_text longtext,
     primary key (consumer, category_id, partition_id, position_id),
     key by_stream (consumer, category_id, partition_id, stream)
 ) {table};

@@ -1,0 +1,15 @@
+"""Events in Kafka, next to a SQL store: `App("postgresql://…", events="kafka://…")`."""
+
+from __future__ import annotations
+
+from holdfast.errors import ConfigError
+
+try:
+    import confluent_kafka as confluent_kafka
+except ModuleNotFoundError as error:
+    message = "Kafka needs the package confluent-kafka: pip install 'holdfast[kafka]'"
+    raise ConfigError(message) from error
+
+from holdfast.backends.kafka.anchored import open_events
+
+__all__ = ["open_events"]

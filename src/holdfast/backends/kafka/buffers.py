@@ -1,0 +1,156 @@
+"""The records of one partition that were read ahead, for one grant.
+
+The reader's thread adds records, and the event loop takes them. A buffer keeps what it has returned until a later
+position is asked for: a handler that failed asks again. A full buffer is not filled further until it is half empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
+from typing import Final
+
+from holdfast.backends.kafka.homes import Home
+from holdfast.errors import EventsGone, HoldfastError
+from holdfast.model.event import StoredEvent
+from holdfast.model.payload_limit import within
+
+MOST_RECORDS: Final = 4000
+MOST_BYTES: Final = 4 * 1024 * 1024
+_FIRST_ANSWER: Final = 0.5  # seconds to wait for the first records of a buffer, or for its end
+_MORE_ANSWERS: Final = 0.02  # and for the rest of what was asked for: records arrive in portions
+
+
+class PartitionBuffer:
+    """Records of one partition, in order, from a position on."""
+
+    def __init__(self, home: Home, partition_id: int, *, generation: int, after: int) -> None:
+        self.home = home
+        self.partition_id = partition_id
+        self.generation = generation
+        self.read_to = after
+        """The position up to which records have arrived: the offset from which the reader continues."""
+        self.is_assigned = False
+        """Whether the reader has assigned the partition at `read_to`; only its thread changes it."""
+        self.is_dropped = False
+        """Whether the reader has stopped reading it, because it was not used."""
+        self.used = time.monotonic()
+        self._kept_from = after
+        self._events: deque[StoredEvent] = deque()
+        self._bytes = 0
+        self._is_at_end = False
+        self._error: HoldfastError | None = None
+        self._changed: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+        self._lock = threading.Lock()
+
+    # --- the reader's thread ------------------------------------------------------------------------------------------
+
+    def add(self, event: StoredEvent) -> None:
+        """Add a record that has arrived."""
+        with self._lock:
+            if event.position <= self.read_to:
+                return
+            self._events.append(event)
+            self._bytes += len(event.payload)
+            self.read_to = event.position
+            self._is_at_end = False
+        self._notify()
+
+    def ended_at(self, position: int) -> None:
+        """Note that nothing is left up to this position: records that were compacted, aborted, or control records."""
+        with self._lock:
+            self.read_to = max(self.read_to, position)
+            self._is_at_end = True
+        self._notify()
+
+    def fail(self, error: HoldfastError) -> None:
+        """Note that the partition cannot be read on."""
+        with self._lock:
+            self._error = error
+        self._notify()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more should be read now."""
+        return len(self._events) >= MOST_RECORDS or self._bytes >= MOST_BYTES
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a buffer that was full should be read on."""
+        return len(self._events) < MOST_RECORDS // 2 and self._bytes < MOST_BYTES // 2
+
+    def _notify(self) -> None:
+        waiting = self._changed
+        if waiting is not None and not waiting[0].is_closed():
+            waiting[0].call_soon_threadsafe(waiting[1].set)
+
+    # --- the event loop -----------------------------------------------------------------------------------------------
+
+    def serves(self, generation: int, after: int) -> bool:
+        """Return whether the records after a position can be taken from here, under this grant."""
+        return self.generation == generation and self._kept_from <= after and not self.is_dropped
+
+    async def take(self, after: int, limit: int, max_bytes: int) -> tuple[list[StoredEvent], int]:
+        """Return the next events after a position, and the position up to which there are no others.
+
+        Waits a moment for the first ones. Raises `EventsGone` if records after the position were deleted.
+        """
+        self.used = time.monotonic()
+        changed = asyncio.Event()
+        self._changed = (asyncio.get_running_loop(), changed)
+        try:
+            await self._until(changed, lambda: self._answers(after, 1), _FIRST_ANSWER)
+            await self._until(changed, lambda: self._answers(after, limit), _MORE_ANSWERS)
+        finally:
+            self._changed = None
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            self._forget(after)
+            events = within(islice(self._events, limit), max_bytes)
+            passed = self.read_to if self._is_at_end and len(events) == len(self._events) else 0
+        return events, passed
+
+    @staticmethod
+    async def _until(changed: asyncio.Event, is_true: Callable[[], bool], seconds: float) -> None:
+        """Wait until something is true, at most so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not is_true():
+                    await changed.wait()
+                    changed.clear()
+
+    def _answers(self, after: int, number: int) -> bool:
+        """Return whether so many records past a position are here, or there are no more."""
+        with self._lock:
+            place = len(self._events) - number
+            return self._error is not None or self._is_at_end or (place >= 0 and self._events[place].position > after)
+
+    def _forget(self, after: int) -> None:
+        while self._events and self._events[0].position <= after:
+            self._bytes -= len(self._events.popleft().payload)
+        self._kept_from = max(self._kept_from, after)
+
+
+def gone(buffer: PartitionBuffer) -> EventsGone:
+    """Return the error for records that were deleted before they were read."""
+    home = buffer.home
+    return EventsGone(
+        f"partition {buffer.partition_id} of category {home.category!r} ({home}) has no offset {buffer.read_to}: "
+        "retention, or a new topic of this name, has removed events that the consumer had not read. Pause the "
+        "consumer, and choose where it continues: holdfast consumer reset NAME --to beginning"
+    )
+
+
+def recreated(home: Home) -> EventsGone:
+    """Return the error for a topic that is not the one whose positions are stored."""
+    return EventsGone(
+        f"topic {home.topic} was deleted, or deleted and created again: positions in it mean other records now (it was "
+        f"{home}). Restore the topic, or pause and forget the consumers of category {home.category!r}, and choose "
+        "another name for it"
+    )

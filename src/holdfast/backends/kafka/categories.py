@@ -1,0 +1,136 @@
+"""The categories of an app: which keep their events in Kafka, and how far these reach.
+
+A category that the store knows has the home that the store names. One that it does not know gets a topic, or adopts the
+topic of its name that others have made.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Coroutine
+from contextlib import suppress
+from typing import Any, Final
+
+from holdfast.backends.kafka.buffers import recreated
+from holdfast.backends.kafka.homes import Home
+from holdfast.backends.kafka.location import KafkaLocation
+from holdfast.backends.kafka.topics import KafkaTopics, TopicFacts
+from holdfast.errors import ConfigError, HoldfastError, StoreUnavailable
+from holdfast.model.event import DEFAULT_PARTITIONS
+from holdfast.store.foreign_events import ForeignEvents, PartitionEnds
+from holdfast.store.stream_values import Category, Subscription
+
+_logger = logging.getLogger("holdfast.kafka")
+_FRESH: Final = 5.0  # seconds for which the description of a topic is trusted while it is read
+
+
+class KafkaCategories:
+    """The homes of categories, for one process."""
+
+    def __init__(self, location: KafkaLocation, topics: KafkaTopics, foreign: ForeignEvents) -> None:
+        self._location = location
+        self._topics = topics
+        self._foreign = foreign
+        self._known: dict[str, Category] = {}
+        self._described: dict[str, float] = {}
+        self._failed: set[str] = set()
+
+    async def find(self, name: str) -> Category | None:
+        """Return a category that the store knows; its `home` is None if the store has its events."""
+        known = self._known.get(name)
+        if known is None:
+            for category in await self._foreign.find([name]):
+                self._known[name] = known = category
+        return known
+
+    async def home(self, name: str) -> Home | None:
+        """Return the home of a category, or None if the store has its events, or does not know it."""
+        known = await self.find(name)
+        return None if known is None or known.home is None else Home.of(known)
+
+    async def open(self, name: str, partitions: int | None = None) -> Category:
+        """Return a category; one that is new gets a topic, unless there is one of its name."""
+        known = await self.find(name)
+        if known is None:
+            found = await self._topics.describe(self._location.topic(name))
+            if found is None:
+                found = await self._topics.create(self._location.topic(name), partitions or DEFAULT_PARTITIONS)
+            known = await self._adopt(name, found)
+        if partitions not in {None, known.partitions}:
+            where = known.home or "in the store"
+            raise ConfigError(f"category {name!r} has {known.partitions} partitions ({where}), not {partitions}")
+        return known
+
+    async def adopt(self, name: str) -> Category | None:
+        """Return a category that the store knows, or whose topic exists; None if there is neither."""
+        known = await self.find(name)
+        if known is not None:
+            return known
+        found = await self._topics.describe(self._location.topic(name))
+        return None if found is None else await self._adopt(name, found)
+
+    async def _adopt(self, name: str, found: TopicFacts) -> Category:
+        home = Home(name, found.topic, found.topic_id)
+        known = await self._foreign.open(name, str(home), found.partitions)
+        self._known[name] = known
+        return known
+
+    async def ends(self, category: Category) -> list[PartitionEnds]:
+        """Return the ends of a category's partitions, and note them in the store; adds partitions that are new.
+
+        Raises `EventsGone` if the topic is another one than that whose positions the store has.
+        """
+        home = Home.of(category)
+        found = await self.check(home)
+        if found.partitions > category.partitions:
+            _logger.warning(
+                "category %r: topic %s has %d partitions instead of %d; events of one stream may now be in two of them",
+                *(home.category, home.topic, found.partitions, category.partitions),
+            )
+            category = await self._adopt(home.category, found)
+        ends = await self._topics.ends(home.topic, found.partitions)
+        await self._foreign.note_ends(category, ends)
+        return ends
+
+    async def check(self, home: Home) -> TopicFacts:
+        """Return the facts of a topic; raises `EventsGone` if it was deleted, or deleted and created again."""
+        found = await self._topics.describe(home.topic)
+        if found is None or found.topic_id != home.topic_id:
+            raise recreated(home)
+        self._described[home.topic] = time.monotonic()
+        return found
+
+    async def check_while_reading(self, home: Home, *, is_new: bool) -> None:
+        """Check a topic before it is read from a position, and now and then afterwards; not while no broker answers."""
+        if is_new or time.monotonic() - self._described.get(home.topic, -_FRESH) >= _FRESH:
+            self._described[home.topic] = time.monotonic()
+            with suppress(StoreUnavailable):  # the reader waits for a broker, too
+                await self.check(home)
+
+    async def of(self, subscription: Subscription) -> list[Category]:
+        """Return the categories in Kafka that a subscription reads, with those whose topics others have made."""
+        if subscription.category is None:
+            return await self._foreign.all()
+        found = await self.adopt(subscription.category)
+        return [] if found is None or found.home is None else [found]
+
+    async def refresh(self, named: Collection[str] = ()) -> None:
+        """Note the ends of all categories in Kafka; adopt the topics of these names.
+
+        A broker that cannot be reached, or a topic that is gone, is logged once: its last known ends stay.
+        """
+        failed: set[str] = set()
+        for name in named:
+            await self._try(name, self.adopt(name), failed)
+        for category in await self._foreign.all():
+            await self._try(category.category, self.ends(category), failed)
+        self._failed = failed
+
+    async def _try(self, name: str, call: Coroutine[Any, Any, object], failed: set[str]) -> None:
+        try:
+            await call
+        except HoldfastError as error:
+            failed.add(name)
+            if name not in self._failed:
+                _logger.warning("category %r: could not look at its topic: %s", name, error)

@@ -1,0 +1,136 @@
+"""The port's verbs for consumers: positions and parked events in the store, events in Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import msgspec
+
+from holdfast.backends.kafka.categories import KafkaCategories
+from holdfast.backends.kafka.events import KafkaEvents, refuse
+from holdfast.backends.kafka.homes import Home
+from holdfast.backends.kafka.over_store import OverStore
+from holdfast.backends.kafka.reading import KafkaReader
+from holdfast.errors import LeaseLost
+from holdfast.model.allocation import Grant, Share
+from holdfast.store.consumers import ConsumerStore
+from holdfast.store.foreign_events import ForeignEvents, PartitionEnds
+from holdfast.store.stream_values import (
+    Commit,
+    CommitVerdict,
+    ConsumerView,
+    Fetched,
+    KnownStart,
+    Park,
+    Start,
+    StartAt,
+    Subscription,
+)
+
+
+class AnchoredConsumers(OverStore[ConsumerStore]):
+    """`ConsumerStore`: that of the store, except where events are read."""
+
+    def __init__(
+        self,
+        store: ConsumerStore,
+        foreign: ForeignEvents,
+        events: KafkaEvents,
+        categories: KafkaCategories,
+        reader_of: Callable[[str], KafkaReader],
+    ) -> None:
+        super().__init__(store)
+        self._foreign = foreign
+        self._events = events
+        self._categories = categories
+        self._reader_of = reader_of
+
+    async def subscribe(self, consumer: str, subscription: Subscription, start: Start) -> bool:  # noqa: D102
+        if subscription.stream is not None and subscription.category is not None:
+            found = await self._categories.find(subscription.category)
+            if found is None or found.home is not None:
+                refuse("read one stream")
+        is_known = any(view.name == consumer for view in await self._store.consumers())
+        known = None if is_known else await self._known_start(subscription, start)
+        if known is None:  # a known consumer starts though no broker answers
+            return await self._store.subscribe(consumer, subscription, start)
+        return await self._foreign.subscribe(consumer, subscription, known)
+
+    async def _known_start(self, subscription: Subscription, start: Start) -> KnownStart | None:
+        """Return the positions in Kafka that a start means now; None if the subscription reads none there."""
+        categories = await self._categories.of(subscription)
+        if not categories:
+            return None
+        positions: dict[tuple[str, int], int] = {}
+        for category in categories:
+            for number, end in enumerate(await self._categories.ends(category)):
+                positions[category.category, number] = await self._begin(category.category, number, end, start)
+        return KnownStart(positions, start)
+
+    async def _begin(self, category: str, partition_id: int, end: PartitionEnds, start: Start) -> int:
+        if isinstance(start, datetime):
+            return await self._events.position_at(category, partition_id, start)
+        if isinstance(start, StartAt):
+            return end.trimmed if start is StartAt.BEGINNING else end.head
+        return max(end.trimmed, min(start, end.head))
+
+    async def fetch(  # noqa: D102
+        self, grant: Grant, *, after: int, limit: int, max_bytes: int = 16 * 1024 * 1024
+    ) -> Fetched:
+        share = grant.share
+        home = await self._categories.home(share.category)
+        if home is None:
+            return await self._store.fetch(grant, after=after, limit=limit, max_bytes=max_bytes)
+        reader = self._reader_of(share.consumer)
+        place = {"generation": grant.generation, "after": after}
+        buffer = reader.known(home, share.partition_id, **place)
+        await self._categories.check_while_reading(home, is_new=buffer is None)
+        if buffer is None:
+            buffer = reader.begin(home, share.partition_id, **place)
+        events, passed = await buffer.take(after, limit, max_bytes)
+        seen = await self._foreign.look(grant, {event.stream for event in events}, limit=limit)
+        if seen.is_lost:
+            reader.drop(home, share.partition_id, grant.generation)
+            return seen
+        head = max(after, passed, events[-1].position if events else 0)
+        return msgspec.structs.replace(seen, events=events, head=head, passed=passed)
+
+    async def commit(self, grant: Grant, commit: Commit) -> CommitVerdict:
+        """Commit as the store does; a parked event is stored with its content, read again if it was not given."""
+        home = await self._categories.home(grant.share.category) if commit.parks else None
+        if home is not None:
+            parks = tuple([await self._with_event(home, grant.share.partition_id, park) for park in commit.parks])
+            commit = msgspec.structs.replace(commit, parks=parks)
+        return await self._store.commit(grant, commit)
+
+    async def _with_event(self, home: Home, partition_id: int, park: Park) -> Park:
+        if park.event is not None:
+            return park
+        found = await self._events.read(home.category, partition_id, after=park.position - 1, limit=1)
+        if not found or found[0].position != park.position:
+            raise LeaseLost(f"the event at position {park.position} of {home}, partition {partition_id}, is gone")
+        return msgspec.structs.replace(park, event=found[0])
+
+    async def release(self, grant: Grant) -> bool:  # noqa: D102
+        home = await self._categories.home(grant.share.category)
+        if home is not None:
+            self._reader_of(grant.share.consumer).drop(home, grant.share.partition_id, grant.generation)
+        return await self._store.release(grant)
+
+    async def consumers(self) -> list[ConsumerView]:  # noqa: D102
+        await self._categories.refresh()
+        return await self._store.consumers()
+
+    async def reset(self, consumer: str, to: Start) -> bool:  # noqa: D102
+        for view in await self._store.consumers():
+            known = await self._known_start(view.subscription, to) if view.name == consumer else None
+            if known is not None:
+                return await self._foreign.reset(consumer, known)
+        return await self._store.reset(consumer, to)
+
+    async def position_of(self, share: Share, at: datetime) -> int:  # noqa: D102
+        if await self._categories.home(share.category) is None:
+            return await self._store.position_of(share, at)
+        await self._store.parked(share.consumer, limit=1)  # raises if there is no such consumer
+        return await self._events.position_at(share.category, share.partition_id, at)

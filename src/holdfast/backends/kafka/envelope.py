@@ -1,0 +1,85 @@
+"""An event as a Kafka record, and back.
+
+```text
+   stream          key, UTF-8       none: one stream for each partition, "~0"; not UTF-8: "~b64:…"
+   payload         value, JSON      null: null; what is not JSON fails when the handler decodes it, never in the reader
+   id, name        headers holdfast-id, holdfast-name; of others' records: derived from the place, "record"
+   position        offset + 1       so a committed position is the next offset to read
+```
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID, uuid5
+
+from holdfast.model.event import NewEvent, StoredEvent
+
+ID: Final = "holdfast-id"
+NAME: Final = "holdfast-name"
+VERSION: Final = "holdfast-version"
+_OURS: Final = frozenset({ID, NAME, VERSION})
+_FOREIGN_NAME: Final = "record"
+_NAMESPACE: Final = UUID("6f0c1f6e-41f5-5a0c-9d3b-6a4f4b8f2f11")
+
+Headers = list[tuple[str, bytes | str | None]]
+
+
+def headers_of(event: NewEvent, version: int | None = None) -> Headers:
+    """Return the headers of an event's record."""
+    headers: Headers = [(ID, event.id), (NAME, event.name)]
+    if version is not None:
+        headers.append((VERSION, str(version)))
+    return headers + list((event.headers or {}).items())
+
+
+def event_of(category: str, topic_id: str, message: Any) -> StoredEvent:
+    """Return the event of a record; total: any bytes make an event."""
+    partition, offset = message.partition(), message.offset()
+    given = _texts(message.headers() or ())
+    _, millis = message.timestamp()
+    return StoredEvent(
+        id=_id(given.get(ID), f"{topic_id}/{partition}/{offset}"),
+        category=category,
+        stream=_stream(message.key(), partition),
+        name=given.get(NAME) or _FOREIGN_NAME,
+        version=_version(given.get(VERSION)),
+        partition_id=partition,
+        position=offset + 1,
+        payload=_payload(message.value()),
+        headers={name: text for name, text in given.items() if name not in _OURS} or None,
+        recorded_us=max(0, millis) * 1000,
+    )
+
+
+def _texts(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, str]:
+    return {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
+
+
+def _id(given: str | None, place: str) -> str:
+    try:
+        return str(UUID(given)) if given else str(uuid5(_NAMESPACE, place))
+    except ValueError:
+        return str(uuid5(_NAMESPACE, place))
+
+
+def _version(given: str | None) -> int:
+    return int(given) if given is not None and given.isascii() and given.isdigit() else 0
+
+
+def _stream(key: bytes | None, partition: int) -> str:
+    if key is None:
+        return f"~{partition}"
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return "~b64:" + urlsafe_b64encode(key).decode()
+
+
+def _payload(value: bytes | None) -> str:
+    if value is None:
+        return "null"
+    # Bytes that are not UTF-8 become \xNN, which is not JSON either: the handler's decoding fails, as it should.
+    return value.decode("utf-8", "backslashreplace")

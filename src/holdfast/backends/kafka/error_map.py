@@ -1,0 +1,102 @@
+"""Errors of the Kafka client as errors of Holdfast."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from holdfast.errors import (
+    CategoryNotFound,
+    ConfigError,
+    HoldfastError,
+    LeaseLost,
+    OutcomeUnknown,
+    PayloadError,
+    StoreUnavailable,
+)
+
+_logger = logging.getLogger("holdfast.kafka")
+
+_DENIED: Final = frozenset(
+    {
+        KafkaError._AUTHENTICATION,  # noqa: SLF001 - the client's own codes have such names
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+_UNKNOWN_TOPIC: Final = frozenset(
+    {
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
+)
+_TOO_LARGE: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+# The broker may have written the record, and only its answer is missing.
+_UNKNOWN_OUTCOME: Final = frozenset(
+    {
+        KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.REQUEST_TIMED_OUT,
+    }
+)
+_FENCED: Final = frozenset(
+    {
+        KafkaError._FENCED,  # noqa: SLF001
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.PRODUCER_FENCED,
+    }
+)
+
+
+class ClientHealth:
+    """What the client reports on its own: logged once for each change, not once for each attempt to connect."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._is_down = False
+        self.denial: KafkaError | None = None
+        """Why the broker refuses this client: calls only see that no broker answers."""
+
+    def on_error(self, error: KafkaError) -> None:
+        """Note an error; the client calls this in any of its threads."""
+        if error.code() in _DENIED:
+            self.denial = error
+        is_down = error.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
+        if is_down and not self._is_down:
+            self._is_down = True
+            _logger.warning("%s: no broker can be reached, reconnecting: %s", self._url, error.str())
+
+    def answered(self) -> None:
+        """Note that a broker has answered."""
+        if self._is_down:
+            self._is_down = False
+            _logger.info("%s: a broker can be reached again", self._url)
+
+
+def error_of(exception: KafkaException) -> KafkaError:
+    """Return the client's error in its exception."""
+    error: KafkaError = exception.args[0]
+    return error
+
+
+def mapped(error: KafkaError, doing: str, health: ClientHealth | None = None) -> HoldfastError:
+    """Return the error of Holdfast for one of the client; `doing` says what failed, as in "append to shop.orders"."""
+    code, text = error.code(), f"{doing}: {error.str()} ({error.name()})"
+    denial = error if code in _DENIED else None if health is None else health.denial
+    if denial is not None:
+        return ConfigError(f"{doing}: the broker denies it, check user, password and rights: {denial.str()}")
+    if code in _UNKNOWN_TOPIC:
+        return CategoryNotFound(f"{text}; the first append creates the topic, or app.category(…)")
+    if code in _TOO_LARGE:
+        return PayloadError(f"{text}; the limits are max.message.bytes (topic) and message.max.bytes (client)")
+    if code in _UNKNOWN_OUTCOME:
+        return OutcomeUnknown(f"{text}; it may have been written", is_repeatable=False)
+    if code in _FENCED:
+        return LeaseLost(text)
+    return StoreUnavailable(text)

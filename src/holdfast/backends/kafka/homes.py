@@ -1,0 +1,25 @@
+"""Where the events of a category are: the text that the store keeps with the category, and what it says."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from holdfast.store.stream_values import Category
+
+
+class Home(NamedTuple):
+    """The topic of a category. The id tells a topic from a later one of the same name."""
+
+    category: str
+    topic: str
+    topic_id: str
+
+    def __str__(self) -> str:
+        """Return the text that is stored, which messages show, too."""
+        return f"Kafka topic {self.topic}, id {self.topic_id}"
+
+    @classmethod
+    def of(cls, category: Category) -> Home:
+        """Return the home of a category whose events are in Kafka."""
+        topic, _, topic_id = (category.home or "").removeprefix("Kafka topic ").partition(", id ")
+        return cls(category.category, topic, topic_id)

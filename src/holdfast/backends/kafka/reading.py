@@ -1,0 +1,222 @@
+"""Reads partitions ahead: one client and one thread for each consumer of a process.
+
+Kafka's groups take no part: the reader assigns exactly the partitions that this node was granted, from the positions
+in the store, and commits nothing.
+
+```text
+   fetch ──▶ buffer of the grant ──(none, or not from there)──▶ command to the thread: assign at the position
+                 ▲                                                   │
+                 └────────────── records, ends, errors ◀── poll ◀────┘
+```
+
+Only the thread assigns and dispatches. A buffer becomes that of its partition when its own assignment has run: records
+of an earlier one, which still arrive after a jump to an earlier position, would otherwise leave a gap. A full buffer is
+unassigned and assigned again, never paused: a pause survives both, and the partition would stay mute afterwards.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from holdfast.backends.kafka.buffers import MOST_RECORDS, PartitionBuffer, gone
+from holdfast.backends.kafka.envelope import event_of
+from holdfast.backends.kafka.error_map import ClientHealth, error_of, mapped
+from holdfast.backends.kafka.homes import Home
+from holdfast.backends.kafka.location import KafkaLocation
+from holdfast.errors import StoreUnavailable
+from holdfast.model.event import StoredEvent
+
+_logger = logging.getLogger("holdfast.kafka")
+_POLL: Final = 0.05
+_AT_ONCE: Final = 500
+_UNUSED_FOR: Final = 60.0  # seconds after which a buffer without a fetch is dropped
+_SWEEP: Final = 5.0
+_READ_WITHIN: Final = 20.0
+_SETTINGS: Final = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",  # records that are gone are reported, never skipped
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+    "fetch.queue.backoff.ms": 10,  # by default a second: 20,000 records a second instead of 59,000
+    "queued.min.messages": MOST_RECORDS,
+    "fetch.wait.max.ms": 50,
+}
+Key = tuple[str, int]
+
+
+class KafkaReader:
+    """The partitions of one consumer in this process; `arrived` is called, in the thread, when records have come."""
+
+    def __init__(self, location: KafkaLocation, health: ClientHealth, name: str, arrived: Callable[[], None]) -> None:
+        self._health = health
+        self._arrived = arrived
+        self._wanted: dict[Key, PartitionBuffer] = {}  # by the event loop: the newest buffer of each partition
+        self._buffers: dict[Key, PartitionBuffer] = {}  # by the thread: the buffer whose assignment has run
+        self._commands: queue.SimpleQueue[PartitionBuffer | Key | None] = queue.SimpleQueue()
+        self._swept = time.monotonic()
+        self._client = Consumer(location.client(health.on_error) | _SETTINGS | {"group.id": f"holdfast-{name}"})
+        self._thread = threading.Thread(target=self._run, name=f"holdfast-kafka-{name}", daemon=True)
+        self._thread.start()
+
+    # --- the event loop -----------------------------------------------------------------------------------------------
+
+    def known(self, home: Home, partition_id: int, *, generation: int, after: int) -> PartitionBuffer | None:
+        """Return the buffer of a grant that has the records after a position, if there is one."""
+        known = self._wanted.get((home.topic, partition_id))
+        return known if known is not None and known.serves(generation, after) else None
+
+    def begin(self, home: Home, partition_id: int, *, generation: int, after: int) -> PartitionBuffer:
+        """Return a new buffer of a grant, filled with the records after a position."""
+        key = (home.topic, partition_id)
+        buffer = PartitionBuffer(home, partition_id, generation=generation, after=after)
+        self._wanted[key] = buffer
+        self._commands.put(buffer)
+        return buffer
+
+    def drop(self, home: Home, partition_id: int, generation: int) -> None:
+        """Stop reading a partition, unless a later grant reads it."""
+        key = (home.topic, partition_id)
+        known = self._wanted.get(key)
+        if known is not None and known.generation <= generation:
+            del self._wanted[key]
+            self._commands.put(key)
+
+    def close(self) -> None:
+        """End the thread and the client."""
+        self._commands.put(None)
+        self._thread.join(5)
+
+    # --- the thread ---------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while self._obey(self._patience()):
+                self._read()
+                self._keep_within_bounds()
+        except Exception:
+            _logger.exception("the reader of %s has ended", self._thread.name)
+            for buffer in self._buffers.values():
+                buffer.fail(StoreUnavailable("the reader has ended by an error, which is in the log"))
+        finally:
+            self._client.close()
+
+    def _patience(self) -> float | None:
+        """Return how long to wait for a command; None while there are records to poll for."""
+        if not self._buffers:
+            return _SWEEP
+        return None if any(buffer.is_assigned for buffer in self._buffers.values()) else _POLL  # all are full
+
+    def _obey(self, patience: float | None) -> bool:
+        """Run the commands that wait, after waiting for the first; False at the end."""
+        while True:
+            try:
+                command = self._commands.get_nowait() if patience is None else self._commands.get(timeout=patience)
+            except queue.Empty:
+                return True
+            patience = None
+            if command is None:
+                return False
+            if isinstance(command, PartitionBuffer):
+                self._replace(command)
+            else:
+                self._forget(command)
+
+    def _replace(self, buffer: PartitionBuffer) -> None:
+        key = (buffer.home.topic, buffer.partition_id)
+        self._forget(key)
+        self._buffers[key] = buffer
+        self._assign(buffer)
+
+    def _forget(self, key: Key) -> None:
+        buffer = self._buffers.pop(key, None)
+        if buffer is not None:
+            self._unassign(buffer)
+
+    def _assign(self, buffer: PartitionBuffer) -> None:
+        self._client.incremental_assign([TopicPartition(buffer.home.topic, buffer.partition_id, buffer.read_to)])
+        buffer.is_assigned = True
+
+    def _unassign(self, buffer: PartitionBuffer) -> None:
+        if buffer.is_assigned:
+            self._client.incremental_unassign([TopicPartition(buffer.home.topic, buffer.partition_id)])
+            buffer.is_assigned = False
+
+    def _read(self) -> None:
+        """Wait a moment for a record, then take all that are there: `consume` would wait for the whole number."""
+        first = self._client.poll(_POLL)
+        if first is None:
+            return
+        for message in (first, *self._client.consume(_AT_ONCE, 0)):
+            self._dispatch(message)
+        self._arrived()
+
+    def _dispatch(self, message: Any) -> None:
+        buffer = self._buffers.get((message.topic(), message.partition()))
+        error: KafkaError | None = message.error()
+        if buffer is None or not buffer.is_assigned:
+            return
+        if error is None:
+            buffer.add(event_of(buffer.home.category, buffer.home.topic_id, message))
+            return
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own codes have such names
+            self._health.answered()
+            buffer.ended_at(message.offset())
+        elif code == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
+            buffer.fail(gone(buffer))
+        elif not error.retriable():
+            buffer.fail(mapped(error, f"read {buffer.home}", self._health))
+
+    def _keep_within_bounds(self) -> None:
+        for buffer in self._buffers.values():
+            if buffer.is_assigned and buffer.is_full:
+                self._unassign(buffer)
+            elif not buffer.is_assigned and buffer.has_room:
+                self._assign(buffer)
+        now = time.monotonic()
+        if now - self._swept > _SWEEP:
+            self._swept = now
+            for key, buffer in list(self._buffers.items()):
+                if now - buffer.used > _UNUSED_FOR:  # its consumer ended without a release, or its handler takes long
+                    buffer.is_dropped = True
+                    self._forget(key)
+
+
+def read_once(
+    location: KafkaLocation, health: ClientHealth, home: Home, partition_id: int, *, after: int, limit: int
+) -> list[StoredEvent]:
+    """Return the next records of a partition, up to its end, with a client for this call; blocks."""
+    client = Consumer(location.client(health.on_error) | _SETTINGS | {"group.id": "holdfast-read"})
+    buffer = PartitionBuffer(home, partition_id, generation=0, after=after)
+    events: list[StoredEvent] = []
+    until = time.monotonic() + _READ_WITHIN
+    try:
+        client.assign([TopicPartition(home.topic, partition_id, after)])
+        while len(events) < limit and time.monotonic() < until:
+            message = client.poll(_POLL)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                events.append(event_of(home.category, home.topic_id, message))
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+                return events
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
+                raise gone(buffer)
+            elif not error.retriable():
+                raise mapped(error, f"read {home}", health)
+    except KafkaException as error:
+        raise mapped(error_of(error), f"read {home}", health) from error
+    finally:
+        client.close()
+    if len(events) < limit:
+        raise StoreUnavailable(f"{home} was not read to its end within {_READ_WITHIN} s")
+    return events

@@ -1,0 +1,7 @@
+-- Categories whose events another system keeps.
+
+-- Where the events are, as the backend of that system writes it; null: in the table event.
+alter table {schema}.category add column home text;
+
+-- A parked event of such a category: the other system may delete it before it is handled.
+alter table {schema}.parked add column event_text text;

@@ -1,0 +1,94 @@
+"""Categories whose events another system keeps: their homes, their heads, and the shares of their consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from holdfast.backends.sql.steps import each, records, rows, run
+from holdfast.backends.sql.streams import consumer_admin, consumers
+from holdfast.backends.sql.streams.categories import find_categories, make_categories, require_category
+from holdfast.backends.sql.streams.consumers import granted_share, place_names
+from holdfast.errors import ConfigError
+from holdfast.model.allocation import AllocationState, Grant
+from holdfast.model.event import StoredEvent
+from holdfast.store.foreign_events import PartitionEnds
+from holdfast.store.steps import Runner, Steps
+from holdfast.store.stream_values import Category, Fetched, KnownStart, ParkedEvent, Subscription
+
+
+def _open(name: str, home: str, partitions: int) -> Steps[Category]:
+    found = yield from find_categories([name])
+    if name not in found:
+        yield from make_categories([name], partitions)
+        yield from run("set_home", category=name, home=home, partitions=partitions)
+        return (yield from require_category(name))
+    known = found[name]
+    if known.home != home:
+        where = "in this store" if known.home is None else f"in {known.home}"
+        raise ConfigError(f"the events of category {name!r} are {where}, not in {home}: a category has one home")
+    if known.partitions < partitions:
+        yield from run("set_home", category=name, home=home, partitions=partitions)
+        added = range(known.partitions, partitions)
+        yield from each("add_head", [{"category_id": known.category_id, "partition_id": number} for number in added])
+        return known._replace(partitions=partitions)
+    return known
+
+
+def _note_ends(category: Category, ends: Sequence[PartitionEnds]) -> Steps[None]:
+    place = {"category_id": category.category_id}
+    noted = [
+        {**place, "partition_id": number, "position_id": end.head, "trimmed": end.trimmed}
+        for number, end in enumerate(ends)
+    ]
+    yield from each("note_head", noted)
+
+
+def _look(grant: Grant, streams: Collection[str], limit: int) -> Steps[Fetched]:
+    share = yield from granted_share(grant)
+    if share is None:
+        return Fetched([], is_lost=True)
+    place = place_names(grant, share)
+    parked = (yield from rows("parked_among", **place, streams=sorted(streams), handled=[])) if streams else []
+    retries = yield from rows("list_kept_retries", **place, limit=limit)
+    return Fetched(
+        events=[],
+        state=AllocationState(share.state),
+        position=share.position_id,
+        replay_until=share.replay_until,
+        losses=share.losses,
+        parked_streams=frozenset(name for (name,) in parked),
+        retries=tuple(ParkedEvent(msgspec.json.decode(text, type=StoredEvent), attempts) for attempts, text in retries),
+    )
+
+
+class SqlForeignEvents:
+    """`ForeignEvents` on a SQL store."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def open(self, name: str, home: str, partitions: int) -> Category:  # noqa: D102 - the port states the contracts
+        return await self._runner.write(lambda: _open(name, home, partitions))
+
+    async def find(self, names: Collection[str]) -> list[Category]:  # noqa: D102
+        return list((await self._runner.look(lambda: find_categories(names))).values())
+
+    async def all(self) -> list[Category]:  # noqa: D102
+        return await self._runner.look(lambda: records(Category, "list_homes"))
+
+    async def note_ends(self, category: Category, ends: Sequence[PartitionEnds]) -> None:  # noqa: D102
+        await self._runner.write(lambda: _note_ends(category, ends))
+
+    async def subscribe(self, consumer: str, subscription: Subscription, start: KnownStart) -> bool:  # noqa: D102
+        return await self._runner.write(lambda: consumers.subscribe(consumer, subscription, start))
+
+    async def reset(self, consumer: str, to: KnownStart) -> bool:  # noqa: D102
+        return await self._runner.write(lambda: consumer_admin.reset(consumer, to))
+
+    async def look(self, grant: Grant, streams: Collection[str], *, limit: int) -> Fetched:  # noqa: D102
+        return await self._runner.look(lambda: _look(grant, streams, limit))
+
+    async def passed(self, category: Category) -> dict[int, int]:  # noqa: D102
+        return dict(await self._runner.look(lambda: rows("positions_in", category_id=category.category_id)))

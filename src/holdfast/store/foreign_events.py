@@ -1,0 +1,65 @@
+"""The port's verbs for categories whose events another system keeps, such as Kafka.
+
+Positions, shares and parked events stay in the store. A `home` is a text of that system's backend; it says where the
+events are, and is stored with the category. A category has one home, and never changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
+
+from holdfast.model.allocation import Grant
+from holdfast.store.stream_values import Category, Fetched, KnownStart, Subscription
+
+
+class PartitionEnds(NamedTuple):
+    """The last position of a partition, and the last one that was deleted from its beginning."""
+
+    head: int
+    trimmed: int
+
+
+class ForeignEvents(Protocol):
+    """Categories whose events are elsewhere. Every method is one atomic step, and safe to repeat."""
+
+    async def open(self, name: str, home: str, partitions: int) -> Category:
+        """Return the category; register it if it is unknown, and add the partitions that it lacks.
+
+        Raises `ConfigError` if the store keeps its events, or if it has another home.
+        """
+        ...
+
+    async def find(self, names: Collection[str]) -> list[Category]:
+        """Return those of these categories that exist, wherever their events are."""
+        ...
+
+    async def all(self) -> list[Category]:
+        """Return the categories whose events are elsewhere, by name."""
+        ...
+
+    async def note_ends(self, category: Category, ends: Sequence[PartitionEnds]) -> None:
+        """Record the ends of the partitions, in order: `consumers`, `subscribe` and `reset` read them."""
+        ...
+
+    async def subscribe(self, consumer: str, subscription: Subscription, start: KnownStart) -> bool:
+        """Register a consumer as `ConsumerStore.subscribe` does, at positions that the store cannot find itself."""
+        ...
+
+    async def reset(self, consumer: str, to: KnownStart) -> bool:
+        """Set the positions of a paused consumer as `ConsumerStore.reset` does, likewise."""
+        ...
+
+    async def look(self, grant: Grant, streams: Collection[str], *, limit: int) -> Fetched:
+        """Return what `ConsumerStore.fetch` returns, but without events and head.
+
+        `parked_streams` are those of `streams` that have parked events.
+        """
+        ...
+
+    async def passed(self, category: Category) -> dict[int, int]:
+        """Return, for each partition that has a reader, the position that all its readers have passed.
+
+        Parked events are stored with their content, and so keep nothing.
+        """
+        ...

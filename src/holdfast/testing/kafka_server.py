@@ -1,0 +1,240 @@
+"""A throw-away Kafka broker: on free ports of the loopback address, in its own directory, gone at the end.
+
+It needs Java 17 or newer, and the jars of a broker, which Maven fetches once into a cache and whose hashes are compared
+with `kafka.lock`. `python -m holdfast.testing.kafka_server COMMAND …` runs a command with $HOLDFAST_EVENTS_URL set.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from holdfast.errors import ConfigError, StoreUnavailable
+from holdfast.testing.throw_away_server import free_port
+
+VERSION: Final = "4.3.1"
+_HERE: Final = "127.0.0.1"
+_TIMEOUT: Final = 90.0
+_LOOK: Final = 0.05
+_CLUSTER: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
+_JAVA: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+# The guard ends the broker and removes its directory when the other end of its standard input is closed, so when this
+# process ends in whatever way. Each line that it reads names the process of the broker.
+_GUARD: Final = """
+while read -r line; do set -- "$1" "$line"; done
+[ "$2" = ended ] || kill -9 "$2"
+rm -rf "$1"
+"""
+_POM: Final = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>holdfast</groupId><artifactId>kafka-broker</artifactId><version>1</version>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency>
+    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
+  </dependencies>
+</project>
+"""
+_SETTINGS: Final = {
+    "controller.listener.names": "CONTROLLER",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "num.network.threads": "1",
+    "num.io.threads": "2",
+    "log.cleaner.dedupe.buffer.size": "2097152",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.heartbeat.interval.ms": "300",
+    "group.consumer.heartbeat.interval.ms": "500",
+}
+
+
+def find_java() -> Path:
+    """Return a Java program; raises `ConfigError`."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin" if home else None) or shutil.which("java")
+    if found is None:
+        raise ConfigError("Kafka needs Java 17 or newer: install a JRE (apt install openjdk-17-jre-headless)")
+    return Path(found)
+
+
+def find_jars() -> Path:
+    """Return the folder with the jars of a broker, fetched if need be; raises `ConfigError`."""
+    cache = Path(os.environ.get("HOLDFAST_CACHE") or Path.home() / ".cache" / "holdfast")
+    folder = cache / f"kafka-{VERSION}"
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "kafka.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process fetches, the others wait
+        if not folder.exists():
+            fetched = Path(tempfile.mkdtemp(dir=cache))
+            try:
+                _fetch(fetched)
+                fetched.rename(folder)
+            finally:
+                shutil.rmtree(fetched, ignore_errors=True)
+    return folder
+
+
+def _fetch(folder: Path) -> None:
+    """Let Maven copy the jars into a folder, and compare their hashes."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise ConfigError("the jars of a Kafka broker are fetched by Maven: install it (apt install maven)")
+    with tempfile.TemporaryDirectory() as project:
+        (Path(project) / "pom.xml").write_text(_POM)
+        wanted = ("-DincludeScope=runtime", f"-DoutputDirectory={folder}")
+        command = [maven, "-q", "-B", "-f", f"{project}/pom.xml", "dependency:copy-dependencies", *wanted]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - found by ourselves
+    if done.returncode:
+        raise ConfigError(f"Maven could not fetch the jars of a Kafka broker: {done.stdout[-500:]}{done.stderr[-500:]}")
+    lines = files("holdfast.testing").joinpath("kafka.lock").read_text().splitlines()
+    known = {name: digest for digest, name in map(str.split, lines)}
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+    if found != known:
+        wrong = sorted(set(found.items()) ^ set(known.items()))
+        raise ConfigError(f"the jars of Kafka {VERSION} are not those of kafka.lock: {wrong[:4]}")
+
+
+class KafkaServer:
+    """A broker over a directory, which is also its controller unless it follows another one.
+
+    `start` may be called again after every end, on the same ports.
+    """
+
+    def __init__(
+        self, folder: Path, *, node_id: int = 1, leader: KafkaServer | None = None, settings: Mapping[str, str] = {}
+    ) -> None:
+        self.data = folder
+        self.port = free_port()
+        self.controller: int = free_port() if leader is None else leader.controller
+        self.process: subprocess.Popen[bytes] | None = None
+        self._java = str(find_java())
+        self._jars = find_jars()
+        listeners = f"PLAINTEXT://{_HERE}:{self.port}"
+        controller = f"CONTROLLER://{_HERE}:{self.controller}"
+        own = {
+            "process.roles": "broker,controller" if leader is None else "broker",
+            "node.id": str(node_id),
+            "listeners": f"{listeners},{controller}" if leader is None else listeners,
+            "advertised.listeners": listeners,
+            "controller.quorum.voters": f"1@{_HERE}:{self.controller}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+            "log.dirs": str(folder / "data"),
+        }
+        self._config = folder / "server.properties"
+        text = "\n".join(f"{name}={value}" for name, value in {**_SETTINGS, **own, **settings}.items())
+        self._config.write_text(text + "\n")
+        self._guard = subprocess.Popen(  # noqa: S603 - our own text
+            ["/bin/sh", "-c", _GUARD, "guard", str(folder)],
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        words = ("--cluster-id", _CLUSTER, "--config", str(self._config))
+        self._run(64, "kafka.tools.StorageTool", "format", *words)
+
+    @property
+    def url(self) -> str:
+        """The URL of the broker."""
+        return f"kafka://{_HERE}:{self.port}/"
+
+    def _command(self, megabytes: int, *words: str) -> list[str]:
+        return [self._java, f"-Xmx{megabytes}m", *_JAVA, "-cp", f"{self._jars}/*", *words]
+
+    def _run(self, megabytes: int, *words: str) -> None:
+        done = subprocess.run(self._command(megabytes, *words), capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode:
+            raise StoreUnavailable(f"{words[0]} failed: {done.stdout[-500:]}{done.stderr[-500:]}")
+
+    def start(self) -> None:
+        """Start, and return once it accepts connections."""
+        with (self.data / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(  # noqa: S603 - found by ourselves
+                self._command(160, "kafka.Kafka", str(self._config)),
+                cwd=self.data,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._inform_guard()
+        give_up = time.monotonic() + _TIMEOUT
+        while self.process.poll() is None and time.monotonic() < give_up:
+            with suppress(OSError), socket.create_connection((_HERE, self.port), timeout=1):
+                return
+            time.sleep(_LOOK)
+        self.kill()
+        log_text = (self.data / "server.log").read_text(errors="replace")
+        raise StoreUnavailable(f"the broker did not start; its last words: {log_text[-1000:]}")
+
+    def kill(self) -> None:
+        """Kill it, as a crash does."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Stop it in order."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(_TIMEOUT)
+            self.process = None
+            self._inform_guard()
+
+    def _inform_guard(self) -> None:
+        if self._guard.stdin is not None:
+            with suppress(BrokenPipeError):  # it was killed: nothing guards the broker now
+                self._guard.stdin.write(f"{'ended' if self.process is None else self.process.pid}\n".encode())
+                self._guard.stdin.flush()
+
+    def close(self) -> None:
+        """End it, and remove its directory."""
+        self.kill()
+        if self._guard.stdin is not None:
+            self._guard.stdin.close()
+        self._guard.wait()
+
+
+@contextmanager
+def kafka_server(**settings: str) -> Generator[KafkaServer]:
+    """Start a broker in a temporary directory, and end it with the block; raises `ConfigError` without Java or jars."""
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-kafka-"))
+    server = KafkaServer(folder, settings={name.replace("_", "."): text for name, text in settings.items()})
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+def main() -> int:
+    """Run the command in the arguments with $HOLDFAST_EVENTS_URL set to a broker."""
+    with kafka_server() as server:
+        print(f"A throw-away broker: Kafka {VERSION} at {server.url}", file=sys.stderr)  # noqa: T201 - a program
+        environment = {**os.environ, "HOLDFAST_EVENTS_URL": server.url}
+        return subprocess.run(sys.argv[1:], env=environment, check=False).returncode  # noqa: S603
+
+
+if __name__ == "__main__":
+    sys.exit(main())

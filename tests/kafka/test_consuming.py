@@ -1,0 +1,212 @@
+"""Consumers of topics that other programs write, trim, compact, extend and delete."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition, admin
+
+from holdfast import App, Event, EventContext, PayloadError
+from holdfast.store.stream_values import ConsumerView
+
+kafka_admin: Any = admin  # its annotations are partial
+WITHIN = 30.0
+
+
+async def until(is_true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WITHIN):
+        while not is_true():  # noqa: ASYNC110 - what a handler in this loop has done
+            await asyncio.sleep(0.02)
+
+
+async def view_of(app: App, name: str) -> ConsumerView:
+    (view,) = [view for view in await app.consumers.list() if view.name == name]
+    return view
+
+
+async def until_lag(app: App, name: str, lag: int = 0) -> ConsumerView:
+    async with asyncio.timeout(WITHIN):
+        while True:
+            for view in await app.consumers.list():
+                if view.name == name and view.shares and view.lag == lag:
+                    return view
+            await asyncio.sleep(0.05)
+
+
+def a_consumer(app: App, **settings: Any) -> list[Event]:
+    """Register a consumer of `orders` that writes an effect for each event; return the list of what it has handled."""
+    handled: list[Event] = []
+
+    @app.consumer("billing", category="orders", poll_interval=0.2, **settings)
+    async def billing(event: Event, ctx: EventContext) -> None:
+        async with ctx.transaction() as connection:
+            await connection.execute("create table if not exists effect (event_id text)")
+            await connection.execute("insert into effect values (?)", (event.id,))
+        handled.append(event)
+
+    return handled
+
+
+async def test_a_topic_of_others_is_consumed_as_it_is(app: App, client: Any, prefix: str, produce: Callable[..., None]):
+    client.create_topics([kafka_admin.NewTopic(f"{prefix}orders", 1, 1)])[f"{prefix}orders"].result(20)
+    produce(f"{prefix}orders", key=b"a", value=b'{"n": 1}', headers=[("source", b"shop")])
+    produce(f"{prefix}orders", value=b"2")
+    produce(f"{prefix}orders", key=b"\xff", value=None)
+    handled = a_consumer(app)
+
+    async with app.working():
+        await until(lambda: len(handled) == 3)
+
+    assert [(event.stream, event.payload) for event in handled] == [("a", {"n": 1}), ("~0", 2), ("~b64:_w==", None)]
+    assert (handled[0].name, handled[0].headers) == ("record", {"source": "shop"})
+
+
+async def test_the_lag_reaches_zero_past_markers_and_aborted_records(app: App, servers: str, prefix: str):
+    await app.category("orders", partitions=1)
+    await app.append_many("orders", [{"stream": "a", "name": "placed", "payload": n} for n in range(3)])
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": f"{prefix}other"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(f"{prefix}orders", b'"aborted"', b"a")
+    producer.flush(20)
+    producer.abort_transaction(20)
+    handled = a_consumer(app)
+
+    async with app.working():
+        view = await until_lag(app, "billing")
+
+    assert [event.payload for event in handled] == [0, 1, 2]
+    assert view.shares[0].position > 4  # three events, two markers, one record that was aborted
+
+
+async def test_an_append_of_many_is_seen_whole_or_not_at_all(app: App, client: Any, prefix: str):
+    topic = kafka_admin.NewTopic(f"{prefix}orders", 1, 1, config={"max.message.bytes": "1000"})
+    client.create_topics([topic])[f"{prefix}orders"].result(20)
+    too_large = "x" * 2000
+    with pytest.raises(PayloadError, match=r"max\.message\.bytes"):
+        await app.append_many(
+            "orders",
+            [{"stream": "a", "name": "placed", "payload": 1}, {"stream": "a", "name": "placed", "payload": too_large}],
+        )
+    with pytest.raises(PayloadError, match=r"max\.message\.bytes"):
+        await app.append("orders", stream="a", name="placed", payload=too_large)
+
+    await app.append_many("orders", [{"stream": "a", "name": "placed", "payload": n} for n in (2, 3)])
+
+    assert [event.payload for event in await app.read("orders")] == [2, 3]
+
+
+async def test_what_is_no_json_is_parked_with_the_later_events_of_its_stream_and_retried(
+    app: App, prefix: str, produce: Callable[..., None]
+):
+    await app.category("orders", partitions=1)
+    produce(f"{prefix}orders", key=b"a", value=b"\xff\x00")
+    produce(f"{prefix}orders", key=b"a", value=b"1")
+    produce(f"{prefix}orders", key=b"b", value=b"2")
+    seen: list[tuple[str, Any]] = []
+    accepts_bytes = False
+
+    @app.consumer("billing", category="orders", on_error="park", max_attempts=1, poll_interval=0.2)
+    async def billing(event: Event) -> None:
+        payload = "bytes" if accepts_bytes and event.position == 1 else event.payload
+        seen.append((event.stream, payload))
+
+    async with app.working():
+        await until(lambda: ("b", 2) in seen)
+        assert (await until_lag(app, "billing")).parked == 2
+        accepts_bytes = True
+        assert await app.consumers.retry_parked("billing") == 2
+        await until(lambda: len(seen) == 3)
+        await until_lag(app, "billing")
+
+    assert seen == [("b", 2), ("a", "bytes"), ("a", 1)]
+    assert (await view_of(app, "billing")).parked == 0
+
+
+async def test_records_that_are_deleted_before_they_were_read_stop_the_share_until_it_is_reset(
+    app: App, client: Any, prefix: str, caplog: pytest.LogCaptureFixture
+):
+    await app.category("orders", partitions=1)
+    await app.append("orders", stream="a", name="placed", payload=1)
+    handled = a_consumer(app)
+    async with app.working():
+        await until(lambda: len(handled) == 1)
+        await until_lag(app, "billing")
+    for payload in (2, 3, 4):
+        await app.append("orders", stream="a", name="placed", payload=payload)
+    topic = f"{prefix}orders"
+    next(iter(client.delete_records([TopicPartition(topic, 0, 3)]).values())).result(20)
+
+    with caplog.at_level(logging.ERROR, "holdfast.streams"):
+        async with app.working():
+            await until(lambda: "removed events that the consumer had not read" in caplog.text)
+            assert len(handled) == 1
+    assert caplog.text.count("is stopped") == 1
+    await app.consumers.pause("billing")
+    await app.consumers.reset("billing", "beginning")
+    await app.consumers.resume("billing")
+    async with app.working():
+        await until(lambda: len(handled) == 2)
+
+    assert [event.payload for event in handled] == [1, 4]
+
+
+async def test_a_topic_that_was_created_again_is_not_read_at_the_old_positions(
+    app: App, client: Any, prefix: str, produce: Callable[..., None], caplog: pytest.LogCaptureFixture
+):
+    topic = f"{prefix}orders"
+    await app.category("orders", partitions=1)
+    await app.append("orders", stream="a", name="placed", payload=1)
+    handled = a_consumer(app)
+    async with app.working():
+        await until(lambda: len(handled) == 1)
+    client.delete_topics([topic])[topic].result(20)
+    await asyncio.sleep(1)  # the broker deletes it in the background, and there is nothing to ask
+    client.create_topics([kafka_admin.NewTopic(topic, 1, 1)])[topic].result(20)
+    for _ in range(3):
+        produce(topic, key=b"a", value=b"2")
+
+    with caplog.at_level(logging.ERROR, "holdfast.streams"):
+        async with app.working():
+            await until(lambda: "deleted and created again" in caplog.text)
+
+    assert len(handled) == 1
+
+
+async def test_partitions_that_are_added_are_consumed_from_their_beginning(app: App, client: Any, prefix: str):
+    topic = f"{prefix}orders"
+    await app.category("orders", partitions=1)
+    await app.append("orders", stream="a", name="placed", payload=0)
+    handled = a_consumer(app)
+    async with app.working():
+        await until(lambda: len(handled) == 1)
+        client.create_partitions([kafka_admin.NewPartitions(topic, 4)])[topic].result(20)
+        async with asyncio.timeout(WITHIN):
+            while len((await view_of(app, "billing")).shares) < 4:  # noqa: ASYNC110 - another process may be the leader
+                await asyncio.sleep(0.1)
+        for number in range(1, 20):
+            await app.append("orders", stream=f"order-{number}", name="placed", payload=number)
+        await until(lambda: len(handled) == 20)
+        view = await until_lag(app, "billing")
+
+    assert sorted(event.payload for event in handled) == list(range(20))
+    assert len(view.shares) == 4
+
+
+async def test_trim_deletes_only_what_every_consumer_has_passed(app: App):
+    await app.category("orders", partitions=1)
+    for number in range(6):
+        await app.append("orders", stream="a", name="placed", payload=number)
+    handled = a_consumer(app)
+    async with app.working():
+        await until(lambda: len(handled) == 6)
+        await until_lag(app, "billing")
+    await app.append("orders", stream="a", name="placed", payload=6)
+
+    assert await app.trim("orders", 3600) == 0
+    assert await app.trim("orders", 0) == 6
+    assert [event.payload for event in await app.read("orders")] == [6]

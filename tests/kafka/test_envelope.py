@@ -1,0 +1,74 @@
+"""An event as a record, and any record as an event."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from holdfast import PayloadError
+from holdfast.backends.kafka.envelope import event_of, headers_of
+from holdfast.model.event import NewEvent
+from holdfast.model.ids import new_id
+from holdfast.streams.event import Event
+
+
+class Message:
+    """A record as the client returns it."""
+
+    def __init__(self, key: bytes | None, value: bytes | None, headers: Any = None, offset: int = 0) -> None:
+        self.key = lambda: key
+        self.value = lambda: value
+        self.headers = lambda: headers
+        self.partition = lambda: 3
+        self.offset = lambda: offset
+        self.timestamp = lambda: (2, 1_700_000_000_123)
+
+
+def test_an_event_round_trips():
+    new = NewEvent(new_id(), "orders", "order-ä", "placed", '{"n": 1}', {"traceparent": "00-1"})
+    headers = [(name, str(text).encode()) for name, text in headers_of(new)]
+
+    found = event_of("orders", "id", Message(new.stream.encode(), new.payload.encode(), headers, offset=41))
+
+    assert (found.id, found.stream, found.name, found.payload, found.headers) == (
+        *(new.id, new.stream, new.name, new.payload),
+        new.headers,
+    )
+    assert (found.partition_id, found.position, found.version, found.recorded_us) == (3, 42, 0, 1_700_000_000_123_000)
+
+
+def test_the_id_of_a_foreign_record_depends_on_its_place_alone():
+    ids = [event_of("orders", "id", Message(b"a", b"1", offset=offset)).id for offset in (1, 1, 2)]
+
+    assert ids[0] == ids[1] != ids[2]
+    assert event_of("orders", "another topic", Message(b"a", b"1", offset=1)).id != ids[0]
+
+
+@given(
+    some.none() | some.binary(max_size=30),
+    some.none() | some.binary(max_size=30),
+    some.none() | some.lists(some.tuples(some.text(max_size=9), some.none() | some.binary(max_size=9)), max_size=3),
+)
+def test_any_bytes_make_an_event(key: bytes | None, value: bytes | None, headers: Any):
+    found = event_of("orders", "id", Message(key, value, headers))
+
+    assert str(UUID(found.id)) == found.id
+    found.stream.encode()
+    found.payload.encode()
+    assert found.name
+
+
+@pytest.mark.parametrize("value", [b"\xff", b'"\xff"', b"{", b""])
+def test_bytes_that_are_no_json_fail_when_they_are_decoded(value: bytes):
+    event = Event(event_of("orders", "id", Message(b"a", value)))
+
+    with pytest.raises(PayloadError):
+        _ = event.payload
+
+
+def test_no_value_is_null():
+    assert Event(event_of("orders", "id", Message(b"a", None))).payload is None
