@@ -53,7 +53,7 @@ async def test_connections_that_were_closed_while_idle_are_not_noticed_by_the_ne
     job = await hold_one(backend)
     client = _client(url)
     for each in client.client_list():
-        if each["name"] == "holdfast":
+        if each["name"] == f"holdfast.{backend.url.partition('name=')[2]}":
             client.client_kill_filter(_id=each["id"])
     await asyncio.sleep(0.05)  # until the loop has seen the end of the streams
     assert await backend.jobs.extend(job.lease, LEASE) is Verdict.DONE

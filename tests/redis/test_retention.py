@@ -51,7 +51,8 @@ async def test_nothing_of_a_pruned_job_is_left(backend: RedisBackend, clock: Man
     (job,) = await claim(backend)
     await backend.jobs.finish([Finish(job.lease, Failed(Failure("ValueError", "no")))])
     clock.advance(timedelta(days=365))
-    assert await backend.jobs.prune(Retention(), MANY) == 4
+    for number in (4, 0, 0):  # the name of the worker is retired, then forgotten
+        assert await backend.jobs.prune(Retention(), MANY) == number
     name = backend.url.partition("name=")[2]
     left = {key.rpartition(b":")[2] for key in connection_of(url).scan_iter(match=f"{{holdfast:{name}}}:*")}
-    assert left == {b"meta", b"lanes", b"seq", b"fence", b"worker", b"workers", b"bytes"}
+    assert left == {b"meta", b"lanes", b"seq", b"fence", b"bytes"}

@@ -9,18 +9,22 @@ from urllib.parse import parse_qs, urlsplit
 from tests.servers.redis import connection_of
 
 from holdfast.backends.redis.job_writes import score_of, set_of
+from holdfast.backends.redis.looking import CHUNK
 from holdfast.backends.redis.record import (
     ASKED,
     BLOCKED,
     COMPLETED,
+    LEASED,
+    LIMITED,
     RUNNING,
     SCHEDULED,
     Record,
     member,
     unpack,
+    unpack_entry,
 )
 
-_OF_LANES = "rstbxcfk"
+_OF_LANES = "rstbqxcfk"
 
 
 def check_whole(url: str) -> None:
@@ -42,10 +46,15 @@ def check_whole(url: str) -> None:
     sets: dict[str, dict[bytes, float]] = {}
     for key in keys:
         if key[:1].decode("latin1") in _OF_LANES and key[1:].isdigit():
-            sets[key.decode()] = dict(client.zrange(prefix + key, 0, -1, withscores=True))
+            sets[key.decode()] = (
+                _ledger(client, prefix, key, jobs)
+                if key[:1] == b"c"
+                else dict(client.zrange(prefix + key, 0, -1, withscores=True))
+            )
     _check_states(jobs, sets)
     _check_leases(client, prefix, jobs, keys)
     _check_lines(client, prefix, jobs, keys)
+    _check_limit_keys(client, prefix, jobs, keys)
     _check_due(client, prefix, sets)
     _check_index(client, prefix, jobs)
     ids = {id16 for id16, _ in jobs.values()}
@@ -57,6 +66,20 @@ def check_whole(url: str) -> None:
 
 def _length(client: Any, prefix: bytes, id16: bytes) -> int:
     return len(client.hget(prefix + b"j" + id16[:4], id16))
+
+
+def _ledger(client: Any, prefix: bytes, key: bytes, jobs: dict[bytes, tuple[bytes, Record]]) -> dict[bytes, float]:
+    """Return the entries of jobs that exist; the others are counted, none is the first, and all are in order."""
+    ids = {record.seq: id16 for id16, record in jobs.values()}
+    listed = client.lrange(prefix + key, 0, -1)
+    entries = [unpack_entry(entry + ids.get(int.from_bytes(entry[7:], "big"), b"")) for entry in listed]
+    ends = [end for end, _ in entries]
+    assert ends == sorted(ends), "the ledger is in order"
+    live = {each: float(end) for end, each in entries if each in jobs}
+    gone = int(client.hget(prefix + b"gone", key[1:]) or 0)
+    assert len(entries) - len(live) == gone, "entries of jobs that are gone are counted"
+    assert not entries or entries[0][1] in jobs, "the first entry is that of a job"
+    return live
 
 
 def _check_states(jobs: dict[bytes, tuple[bytes, Record]], sets: dict[str, dict[bytes, float]]) -> None:
@@ -76,6 +99,9 @@ def _check_leases(client: Any, prefix: bytes, jobs: dict[bytes, tuple[bytes, Rec
                 assert running[each].worker == int(key[1:])
                 held[each] = fence
     assert held == {each: float(record.fence) for each, record in running.items()}
+    names, numbers = client.hgetall(prefix + b"workers"), client.hgetall(prefix + b"worker")
+    assert {names[number] for number in numbers.values()} == set(numbers)
+    assert {record.worker for _, record in jobs.values() if record.flags & LEASED} <= set(map(int, names))
     asked = dict(client.zrange(prefix + b"asked", 0, -1, withscores=True))
     assert asked == {each: float(record.worker) for each, record in running.items() if record.flags & ASKED}
 
@@ -84,14 +110,35 @@ def _check_lines(client: Any, prefix: bytes, jobs: dict[bytes, tuple[bytes, Reco
     lanes = [lane.partition(b"\0")[0] for lane in client.lrange(prefix + b"lanes", 0, -1)]
     expected: dict[bytes, set[bytes]] = {}
     for each, (_, record) in jobs.items():
-        if record.in_line:
-            expected.setdefault(lanes[record.lane] + b"\0" + record.order_key, set()).add(each)
-    lines = {key[1:]: client.zrange(prefix + key, 0, -1) for key in keys if key[:1] == b"o"}
+        if record.in_line and not record.is_limited:
+            expected.setdefault(lanes[record.lane] + b"\0" + record.key, set()).add(each)
+    lines = {key[1:]: client.zrange(prefix + key, 0, -1) for key in keys if key[:1] == b"o" and key[1:2] != b"\0"}
     assert {line: set(members) for line, members in lines.items()} == expected
     for members in lines.values():
         states = [jobs[each][1].code == BLOCKED for each in members]
         assert states == [False] + [True] * (len(states) - 1), "the head, and only it, is not blocked"
     assert client.smembers(prefix + b"lines") == {line for line, members in lines.items() if len(members) > 1}
+
+
+def _check_limit_keys(client: Any, prefix: bytes, jobs: dict[bytes, tuple[bytes, Record]], keys: set[bytes]) -> None:
+    """Waiting and admitted jobs are in the sets of their keys, by turn; only such have slots; all keys are listed."""
+    expected: dict[bytes, dict[bytes, float]] = {}
+    for each, (_, record) in jobs.items():
+        if record.in_line and record.is_limited:
+            kind = b"o" if record.code == LIMITED else b"m"
+            expected.setdefault(kind + record.line(""), {})[each] = float(record.turn)
+    limited = {key for key in keys if key[1:2] == b"\0" and key[:1] in b"oml"}
+    sets = {key: dict(client.zrange(prefix + key, 0, -1, withscores=True)) for key in limited if key[:1] != b"l"}
+    assert sets == expected
+    lines = {key[1:] for key in limited}
+    assert {b"l" + line for line in lines} <= limited, "a key without a version"
+    for line in lines:
+        slots = client.hgetall(prefix + b"l" + line).items()
+        held = {name for name, text in slots if len(name) > 1 and not text.startswith(b"s")}
+        assert held <= sets.get(b"m" + line, {}).keys(), "a slot of a job that is not admitted"
+    listed = [client.zrange(prefix + key, 0, -1) for key in keys if key[:1] == b"y" and key[1:].isdigit()]
+    assert {line for some in listed for line in some} == lines
+    assert set(client.zrange(prefix + b"wakes", 0, -1)) <= lines
 
 
 def _check_due(client: Any, prefix: bytes, sets: dict[str, dict[bytes, float]]) -> None:
@@ -103,7 +150,7 @@ def _check_due(client: Any, prefix: bytes, sets: dict[str, dict[bytes, float]]) 
 def _check_index(client: Any, prefix: bytes, jobs: dict[bytes, tuple[bytes, Record]]) -> None:
     chunks: Counter[bytes] = Counter()
     for each, (id16, record) in jobs.items():
-        chunk, at = divmod(record.seq, 1024)
+        chunk, at = divmod(record.seq, CHUNK)
         assert client.getrange(prefix + b"i%d" % chunk, 16 * at, 16 * at + 15) == id16, each
         chunks[b"%d" % chunk] += 1
     assert {chunk: int(number) for chunk, number in client.hgetall(prefix + b"chunks").items()} == chunks

@@ -22,6 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 import redis
 from tests.servers.missing import give_up
 
+from holdfast.backends.redis.error_map import EFFECT_RIGHTS, RIGHTS
 from holdfast.errors import ConfigError, StoreUnavailable
 from holdfast.testing.redis_server import Flavour, RedisServer, find_program, redis_server
 
@@ -45,6 +46,7 @@ def program_of(flavour: Flavour) -> Path:
         return found
 
 
+@cache  # one attempt, not one for each test
 def _from_the_package_manager(flavour: Flavour) -> Path | None:
     """Debian's package of the tools has the server, too, under the name of a tool, and no service that is started."""
     package, program = f"{flavour}-tools", f"/usr/bin/{flavour}-check-rdb"
@@ -103,11 +105,20 @@ def own_store(flavour: Flavour, server: str | None = None) -> Iterator[str]:
         drop_store(url)
 
 
+def with_least_rights(url: str) -> str:
+    """Return a URL for a user with the documented rights and no others; one that names a user already as it is."""
+    if urlsplit(url).username is not None:
+        return url
+    rights = f"{RIGHTS} {EFFECT_RIGHTS}".split()
+    connection_of(url).execute_command("ACL", "SETUSER", "least", "reset", "on", ">least", *rights)
+    return url.replace("redis://", "redis://least:least@", 1)
+
+
 def drop_store(url: str) -> None:
-    """Delete the keys of the store that a URL of `new_store_url` names."""
+    """Delete the keys of the store that a URL of `new_store_url` names, and those of effects in its hash slot."""
     (name,) = parse_qs(urlsplit(url).query)["name"]
     client = connection_of(url)
-    keys = list(client.scan_iter(match=f"{{holdfast:{name}}}:*", count=10_000))
+    keys = list(client.scan_iter(match=f"{{holdfast:{name}}}*", count=10_000))
     if keys:
         client.unlink(*keys)
 

@@ -11,102 +11,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 from holdfast.backends.redis.directory import Directory
 from holdfast.backends.redis.extender import RedisExtender
-from holdfast.backends.redis.job_rows import LIMITS_PER_KEY, NO_LIMITS_PER_KEY, RedisJobRows
-from holdfast.backends.redis.jobs import RedisJobs
+from holdfast.backends.redis.handler_transaction import RedisPlace
+from holdfast.backends.redis.job_rows import RedisJobRows
+from holdfast.backends.redis.jobs import CHANGES_INSIDE, NO_CHANGES_INSIDE, RedisJobs
 from holdfast.backends.redis.location import RedisLocation
 from holdfast.backends.redis.notifier import RedisNotifier
 from holdfast.backends.redis.runner import RedisRunner
 from holdfast.backends.redis.schedule_rows import RedisScheduleRows
-from holdfast.backends.redis.schema import RedisSchema, kind_of, server_info
+from holdfast.backends.redis.schema import RedisSchema
+from holdfast.backends.redis.server_facts import ask_server
 from holdfast.backends.redis.steps import read
+from holdfast.backends.redis.transactions import NO_TRANSACTIONS, NoCallers, RedisTransactions
 from holdfast.backends.redis.wire import AsyncWire, BlockingWire, Server
 from holdfast.errors import Unsupported
 from holdfast.model.steady_clock import Steady
 from holdfast.store.backend_over_parts import BackendOverParts, StoreParts
 from holdfast.store.capabilities import STREAMS, Capabilities
-from holdfast.store.fences import HandlersTransactions
 from holdfast.store.jobs_over_rows import InsightOverRows, QueuesOverRows
 from holdfast.store.schedules_over_rows import SchedulesOverRows
 from holdfast.store.steps import Runner, Steps
 from holdfast.store.streams import Streams
 
-T = TypeVar("T")
-
 NO_STREAMS = (
     "its memory is no place for a log that outlives its consumers; keep events in a SQL store next to it, in a "
     'separate app: App("postgresql://…")'
 )
-NO_TRANSACTIONS = (
-    "a transaction of Redis neither reads nor undoes; write an effect that may be repeated, by the job's id"
-)
 
-
-_DURABILITY = {
-    "1": "an append-only file: a crash of the machine may undo what came since its last sync (appendfsync)",
-    "0": "none: without an append-only file, a crash of the server undoes what came since its last snapshot",
-    "": "what the server is set to; it is known when the store is open",
-}
+_UNKNOWN = "what the server is set to; it is known when the store is open"
 
 
 def _no_streams() -> NoReturn:
     raise Unsupported(f"redis cannot {STREAMS}: {NO_STREAMS}")
 
 
-def _no_transactions() -> NoReturn:
-    raise Unsupported(f"redis cannot join transactions: {NO_TRANSACTIONS}")
-
-
-class _NoTransactions(HandlersTransactions):
-    """Refuses to open any."""
-
-    def __init__(self) -> None:
-        """There are no verbs for them."""
-
-    def begin(self, *_: object, **__: object) -> NoReturn:
-        """Refuse."""
-        _no_transactions()
-
-    begin_blocking = begin_many = begin_many_blocking = begin
-
-    open = open_blocking = begin
-
-
-class _NoCallers:
-    """Refuses connections of callers."""
-
-    def runner(self, using: object) -> Runner:  # noqa: ARG002
-        """Refuse."""
-        _no_transactions()
-
-    def run_blocking(self, using: object, steps: Steps[T]) -> T:  # noqa: ARG002
-        """Refuse."""
-        steps.close()
-        _no_transactions()
-
-
 class RedisInsight(InsightOverRows):
     """`Insight`, with the facts of the server."""
 
-    def __init__(self, runner: Runner, rows: RedisJobRows, wire: AsyncWire) -> None:
+    def __init__(self, runner: Runner, rows: RedisJobRows, wire: AsyncWire, location: RedisLocation) -> None:
         super().__init__(runner, rows, _no_facts)
         self._wire = wire
+        self._location = location
 
     async def facts(self) -> dict[str, str]:  # noqa: D102
         now, (size,) = await self._runner.look(lambda: read(("GET", "bytes")))
-        info = await server_info(self._wire)
-        kind, version = kind_of(info)
-        shown = ("role", "used_memory", "maxmemory", "maxmemory_policy", "aof_enabled", "rdb_last_bgsave_status")
-        return {
-            "now_us": str(now),
-            "server": kind,
-            "version": version,
-            "completed_bytes": str(int(size or 0)),
-            **{name: info[name] for name in shown if name in info},
-        }
+        report = await ask_server(self._wire)
+        return {"now_us": str(now), "completed_bytes": str(int(size or 0)), **report.facts(self._location)}
 
 
 def _no_facts() -> Steps[dict[str, str]]:
@@ -120,7 +73,7 @@ class RedisParts(StoreParts):
     def __init__(self, location: RedisLocation, clock: Callable[[], int] | None) -> None:
         self.server = self.owner = Server(location, clock)
         self.wire = AsyncWire(self.server)
-        self.notifier = self._notifier = notifier = RedisNotifier(location)
+        self.notifier = self._notifier = notifier = RedisNotifier(self.server.route)
         directory = Directory(self.server)
         self.runner = RedisRunner(self.wire, directory, notifier.wake_here)
         self.rows = self._rows = rows = RedisJobRows(
@@ -129,10 +82,11 @@ class RedisParts(StoreParts):
         self.jobs = RedisJobs(self.runner, rows, notifier.notify_ends)
         self.queues = QueuesOverRows(self.runner, rows)
         self.schedules = SchedulesOverRows(self.runner, RedisScheduleRows(), self.jobs.inserter, notifier.notify)
-        self.insight = RedisInsight(self.runner, rows, self.wire)
+        self.insight = RedisInsight(self.runner, rows, self.wire, location)
         self.schema = self.described = RedisSchema(self.wire, location)
-        self.transactions = _NoTransactions()
-        self.callers = _NoCallers()
+        place = RedisPlace(location, self.server, self.runner, rows, notifier.wake_here)
+        self.transactions = self._transactions = RedisTransactions(place)
+        self.callers = NoCallers()
 
     @property
     def streams(self) -> Streams:  # type: ignore[override]
@@ -149,6 +103,7 @@ class RedisParts(StoreParts):
     async def close(self) -> None:
         """Close everything."""
         self._notifier.close()
+        self._transactions.close()
         self.wire.pools.close()
         await self._notifier.ended(within=2.0)
 
@@ -158,23 +113,24 @@ class RedisBackend(BackendOverParts[RedisParts]):
 
     def __init__(self, location: RedisLocation, clock: Callable[[], int] | None) -> None:
         super().__init__(location.url, location.full_url, lambda: RedisParts(location, clock))
+        self._location = location
 
     @property
     def capabilities(self) -> Capabilities:  # noqa: D102 - the port states the contracts
-        info = self._parts.here.described.info
+        report = self._parts.here.described.report
         return Capabilities(
             store="redis",
-            version=" ".join(kind_of(info)) if info else "unknown before it is opened",
-            durability=_DURABILITY[info.get("aof_enabled", "")],
+            version=f"{report.kind} {report.version}" if report.info else "unknown before it is opened",
+            durability=report.persistence.described(self._location) if report.info else _UNKNOWN,
             notifies=True,
             joins_transactions=False,
+            queues_effects=True,
             shared=True,
             repeat_shows_outcome=True,
-            limits_keys=False,
             refusals={
                 STREAMS: NO_STREAMS,
                 "join transactions": NO_TRANSACTIONS,
-                LIMITS_PER_KEY: NO_LIMITS_PER_KEY,
+                CHANGES_INSIDE: NO_CHANGES_INSIDE,
             },
         )
 

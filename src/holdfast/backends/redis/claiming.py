@@ -6,12 +6,13 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from holdfast.backends.redis.directory import Lane
+from holdfast.backends.redis import limit_keys
+from holdfast.backends.redis.directory import FREE, Lane
 from holdfast.backends.redis.looking import Looking
 from holdfast.backends.redis.queue_lists import counted, limit_uses, rate_field
 from holdfast.backends.redis.record import HEAD, KEYED, LEASE, LONG, bucket, seq_of, text_of, unpack, unpack_body
 from holdfast.backends.redis.scripts import CLAIM
-from holdfast.backends.redis.steps import ScriptCall, Word, read
+from holdfast.backends.redis.steps import Command, ScriptCall, Word, read
 from holdfast.errors import StoreUnavailable
 from holdfast.model.instants import MICROSECOND, span_micros
 from holdfast.model.job import LeasedJob
@@ -22,7 +23,7 @@ from holdfast.store.values import Claim, ClaimRequest
 MOST = 1000  # jobs that one script leases
 _LOOKS = 20  # at lanes and limits that others change
 _LANE = struct.Struct(">I")
-_BODY_AT = 16 + HEAD.size + LEASE.size
+_BODY_AT = HEAD.size + LEASE.size
 
 
 class _Wanted(NamedTuple):
@@ -117,22 +118,23 @@ def _words(rows: Looking, request: ClaimRequest) -> list[Word]:
 
 
 def _jobs(reply: Sequence[bytes], lanes: Sequence[Lane]) -> list[LeasedJob]:
-    fence = int(reply[1])
-    return [_leased(text, fence, lanes) for text in reply[4:]]
+    fence, ids = int(reply[1]), reply[3]
+    return [_leased(ids[16 * k : 16 * k + 16], text, fence, lanes) for k, text in enumerate(reply[4:])]
 
 
-def _leased(text: bytes, fence: int, lanes: Sequence[Lane]) -> LeasedJob:
-    head: tuple[int, ...] = HEAD.unpack_from(text, 16)
+def _leased(id16: bytes, text: bytes, fence: int, lanes: Sequence[Lane]) -> LeasedJob:
+    head: tuple[int, ...] = HEAD.unpack_from(text)
     _, flags, interrupted, lost, attempt, excused, turn, seq, lane, priority, most, enqueued = head
     at, order_key = _BODY_AT, None
     if flags & KEYED:
         end = at + 2 + int.from_bytes(text[at : at + 2], "big")
         order_key, at = text[at + 2 : end].decode(), end
+        order_key = None if order_key[0] == "\0" else order_key  # it is a limit key
     payload, headers, timeout = unpack_body(text[at:])
     queue, task = lanes[lane]
     counters = (attempt, excused, interrupted, lost)
     body = (payload, headers, priority, most, timeout, enqueued, turn)
-    return LeasedJob(text_of(text[:16]), seq, queue, task, *body, *counters, fence, order_key)
+    return LeasedJob(text_of(id16), seq, queue, task, *body, *counters, fence, order_key)
 
 
 # -- limits
@@ -163,13 +165,22 @@ def _choose(rows: Looking, request: ClaimRequest, wanted: _Wanted) -> Steps[_Cho
     """Choose jobs by turn while every limit has room; None if the lanes have changed."""
     directory = rows.directory
     shape = directory.shape
-    now, counts, (rates,) = yield from counted(rows, "rx", ("HGETALL", "rates"))
+    more: list[Command] = [("HGETALL", "rates"), limit_keys.MARKED]
+    now, counts, (rates, marked) = yield from counted(rows, "rx", *more)
+    if marked:  # the verb that has marked them may have ended
+        yield from limit_keys.fill(rows, marked)
+        now, counts, (rates, _) = yield from counted(rows, "rx", *more)
     if directory.shape != shape:
         return None
     if not any(counts[lane]["r"] for lane in wanted.limited):
         return _Chosen([], [], (), Shares({}, frozenset(), is_held_back=False), is_cut=False)
     running = {lane: number["x"] for lane, number in counts.items()}
     uses = [LimitUse(*use) for use in limit_uses(directory, now, running, rates)]
+    uses += [
+        LimitUse("key", name, *place.key_limit, rate_at=0, running=0, now=now)
+        for name, place in directory.tasks.items()
+        if place.key_limit != FREE.key_limit
+    ]
     rooms = {use.key: use.room for use in uses}
     limit = min(request.limit, MOST)
     numbers: dict[int, int] = {}
@@ -209,7 +220,7 @@ def _within(names: Sequence[bytes], max_bytes: int) -> Steps[list[bytes]]:
 
 def _guards(rows: Looking, uses: Sequence[LimitUse], taken: dict[Any, int], rates: Sequence[bytes]) -> list[Word]:
     """Return what the script compares: no more leases than were counted, and the same rates, which it then moves."""
-    concerned = [use for use in uses if taken[use.key]]
+    concerned = [use for use in uses if taken[use.key] and use.kind != "key"]  # of a key, only what may run is ready
     words: list[Word] = [len(concerned)]
     for use in concerned:
         at = 0 if use.kind == "queue" else 1

@@ -18,6 +18,7 @@ from holdfast.backends.redis.wire import Server
 from holdfast.store.steps import Steps
 
 Lane = tuple[str, str]
+LimitParts = tuple[int | None, int | None, int | None, int | None]
 
 
 class Place(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -29,15 +30,37 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     rate_span: int | None = None
     rate_burst: int | None = None
     declared: str | None = None
+    key_max_running: int | None = None
+    key_rate_jobs: int | None = None
+    key_rate_span: int | None = None
+    key_rate_burst: int | None = None
+    key_declared: str | None = None
+
+    @property
+    def limit(self) -> LimitParts:
+        """Its limit, as `LimitUse` has it."""
+        return self.max_running, self.rate_jobs, self.rate_span, self.rate_burst
+
+    @property
+    def key_limit(self) -> LimitParts:
+        """The limit of each limit key of a task."""
+        return self.key_max_running, self.key_rate_jobs, self.key_rate_span, self.key_rate_burst
 
     @property
     def is_limited(self) -> bool:
-        """Whether it has a limit."""
-        return self.max_running is not None or self.rate_jobs is not None
+        """Whether it has a limit, or its keys have one."""
+        return (*self.limit, *self.key_limit) != (None,) * 8
 
 
 FREE = Place()
 _decode = msgspec.json.Decoder(Place).decode
+
+
+def decode_place(text: bytes) -> Place:
+    """Return what is set for a queue or a task; nothing if the text is empty."""
+    return _decode(text) if text else FREE
+
+
 _encode = msgspec.json.encode
 
 
@@ -72,9 +95,19 @@ class Directory:
         self.shape, self._server.id = shape or b"", store
 
     @property
+    def is_replicated(self) -> bool:
+        """Whether an enqueue waits for replicas."""
+        return self._server.location.replicas > 0
+
+    @property
     def store(self) -> bytes:
         """The id of the store that was read."""
         return self._server.id
+
+    @property
+    def owner(self) -> object:
+        """What identifies the handlers' transactions of the store."""
+        return self._server
 
     def known(self) -> Steps[None]:
         """Read them if that was never done, or if the store is another one."""
@@ -119,7 +152,7 @@ class Directory:
     def set(self, kind: str, name: str, **parts: Any) -> Steps[bool]:
         """Set something for a queue or a task (`kind`: queues, tasks); return whether that is a change."""
         _, (text,) = yield from read(("HGET", kind, name))
-        old = FREE if text is None else _decode(text)
+        old = decode_place(text or b"")
         new = msgspec.structs.replace(old, **parts)
         if new == old:
             return False

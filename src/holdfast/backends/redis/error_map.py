@@ -6,6 +6,7 @@ from redis.exceptions import (
     AskError,
     AuthenticationError,
     BusyLoadingError,
+    ClusterCrossSlotError,
     ClusterDownError,
     MasterDownError,
     MovedError,
@@ -18,6 +19,7 @@ from redis.exceptions import (
 )
 
 from holdfast.errors import (
+    ConfigError,
     HoldfastError,
     OutcomeUnknown,
     PrivilegeMissing,
@@ -45,14 +47,20 @@ _WORDS = {
     BusyLoadingError: "LOADING",
     MasterDownError: "MASTERDOWN",
     ClusterDownError: "CLUSTERDOWN",
+    ClusterCrossSlotError: "CROSSSLOT",
     ReadOnlyError: "READONLY",
     MovedError: "MOVED",
     AskError: "ASK",
     TryAgainError: "TRYAGAIN",
 }
-_PRIVILEGES = (
-    "ACL SETUSER <user> ~{holdfast:*}:* &{holdfast:*}:* +@read +@write +@scripting +@connection +@pubsub +time +info"
+_REFUSED_IN_SCRIPTS = ("ACL failure in script", "The user executing the script can't")
+RIGHTS = (
+    "~{holdfast:*}:* &{holdfast:*}:* +@read +@write -@dangerous +eval +evalsha +script|load +time "
+    "+publish +subscribe +info +config|get +wait +select +client|setname"
 )
+"""What a worker and a producer need. `+config|get` is only for the check of `durability=`, `+wait` for replicas."""
+EFFECT_RIGHTS = "~{holdfast:*}/* +restore"
+"""What handlers need besides to queue effects on keys of `key(…)`."""
 
 
 def is_reply(error: BaseException) -> bool:
@@ -64,8 +72,8 @@ def translate(error: Exception, where: str, *, writes: bool) -> HoldfastError:  
     """Return the error to raise; `writes`: a command that may have been carried out had been sent."""
     text = str(error).strip() or type(error).__name__
     word = next((word for kind, word in _WORDS.items() if isinstance(error, kind)), text.partition(" ")[0].rstrip(":"))
-    if isinstance(error, NoPermissionError) or word == "NOPERM":
-        return PrivilegeMissing(f"{where}: {text}; what a worker needs: {_PRIVILEGES}")
+    if isinstance(error, NoPermissionError) or word == "NOPERM" or any(each in text for each in _REFUSED_IN_SCRIPTS):
+        return PrivilegeMissing(f"{where}: {text}; what it needs: ACL SETUSER <user> {RIGHTS}")
     if isinstance(error, AuthenticationError) or word in {"NOAUTH", "WRONGPASS"}:
         return StoreUnavailable(f"{where} refuses the user name or the password ({text})")
     if "non local key" in text:  # the reply to a script, in place of ASK
@@ -74,6 +82,11 @@ def translate(error: Exception, where: str, *, writes: bool) -> HoldfastError:  
         return StoreUnavailable(f"{where}: {_REMEDIES[word]} ({text})")
     if "invalid flag" in text.lower() or "shebang" in text.lower():
         return SchemaMismatch(f"{where}: the server is too old: Redis 7.0 or Valkey 7.2 is needed ({text})")
+    if word == "CROSSSLOT":
+        return ConfigError(
+            f"{where}: in a cluster, all keys of a transaction are in the store's hash slot: make them with .key(…) "
+            "of what ctx.transaction() yields"
+        )
     if is_reply(error):
         return StoreError(f"{where}: {text}")
     if writes:

@@ -6,6 +6,7 @@ A link is a member, seq and id, so a new job with the id of a deleted one is not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from graphlib import TopologicalSorter
 from typing import Any, NamedTuple
 
 from holdfast.backends.redis.looking import ID, Looking, Seen, ids_by_seq, result_of
@@ -25,13 +26,14 @@ from holdfast.backends.redis.record import (
     unpack,
 )
 from holdfast.backends.redis.scripts import TAKE
-from holdfast.backends.redis.steps import Guard, ScriptCall, pending, read
+from holdfast.backends.redis.steps import Guard, Pending, ScriptCall, pending, read, read_many
 from holdfast.store.job_rows import JobRow, NewLink
 from holdfast.store.steps import Steps, became_ready
 
 _ENTRY = 25
-_PARENT = 8  # of the kind of a new job: others wait for its end, see `lua/insert.lua`
+WAITS, _PARENT = 4, 8  # of the kind of a new job: it waits for parents; others wait for it; see `lua/insert.lua`
 KIND_AT = 28
+_PARENTS, _CHILDREN = 500, 2000  # that one step reads
 
 
 class Links(NamedTuple):
@@ -56,7 +58,7 @@ def _unpack(text: bytes | None) -> Links:
 
 def _links(ids: Sequence[bytes]) -> Steps[dict[bytes, Links]]:
     """Return the parents of jobs, by id."""
-    _, found = yield from read(*(("HGET", bucket(id16), id16 + b"g") for id16 in ids))
+    _, found = yield from read_many([("HGET", bucket(id16), id16 + b"g") for id16 in ids])
     return {id16: _unpack(text) for id16, text in zip(ids, found, strict=True)}
 
 
@@ -72,6 +74,19 @@ def _members(seqs: Sequence[int]) -> Steps[list[bytes]]:
     """Return the members of these seqs, whether the jobs still exist or not."""
     found = yield from ids_by_seq(seqs)
     return [member(seq, id16) for seq, id16 in zip(seqs, found, strict=True) if len(id16) == ID]
+
+
+def _children(members: Sequence[bytes]) -> Steps[list[list[bytes]]]:
+    """Return the children of each of these jobs; not too many in one step."""
+    _, sizes = yield from read_many([("SCARD", b"h" + name) for name in members])
+    sets: list[list[bytes]] = []
+    while len(sets) < len(members):
+        start, end = len(sets), len(sets) + 1
+        while end < len(members) and end - start < _PARENTS and sum(sizes[start : end + 1]) <= _CHILDREN:
+            end += 1
+        _, found = yield from read(*(("SMEMBERS", b"h" + name) for name in members[start:end]))
+        sets += found
+    return sets
 
 
 def _has_ended(job: Seen | None) -> bool:
@@ -105,9 +120,20 @@ def link(rows: Looking, links: Sequence[NewLink], inserted: Sequence[str], decid
         text = bytes([own[0].run_anyway]) + b"".join(name + b"\0" for name in parents)
         collected.commands.append(("HSET", bucket(id16), id16 + b"g", text))
         collected.commands += [("SADD", b"h" + name, named(child_id)) for name in parents]
-    collected.commands += [("CHANGED", named(child_id)) for child_id in decide]
+    if collected.gate is not None:  # a parent in the store may end before its child is inserted
+        graph = {child_id: [each.parent_id for each in own] for child_id, own in children.items()}
+        waiting = [job_id for job_id in TopologicalSorter(graph).static_order() if _waits(collected, job_id)]
+        collected.order = waiting[::-1]  # and one of this call cannot: its children are inserted before
+        decide = [job_id for job_id in waiting if not set(graph[job_id]) <= collected.places.keys()]
+    changed = collected.commands if collected.gate is None else collected.late
+    changed += [("CHANGED", named(child_id)) for child_id in decide]
     if decide:
         yield from became_ready(parents_changed=True)
+
+
+def _waits(collected: Pending, job_id: str) -> bool:
+    """Whether a job of this call waits for its parents."""
+    return job_id in collected.places and bool(collected.jobs[collected.places[job_id]][KIND_AT] & WAITS)
 
 
 def decidable(found: Sequence[JobRow]) -> Steps[list[JobRow]]:
@@ -130,7 +156,7 @@ def _changed_parents(rows: Looking, limit: int) -> Steps[list[Any]]:  # noqa: AR
 
 def _unsettled_children(rows: Looking, seqs: Sequence[int], limit: int) -> Steps[list[Any]]:
     members = yield from _members(seqs)
-    _, sets = yield from read(*(("SMEMBERS", b"h" + name) for name in members))
+    sets = yield from _children(members)
     relatives = yield from _states(rows, [*members, *(child for children in sets for child in children)])
     waiting = {name: job for name, job in relatives.items() if job.record.code in {WAITING, CANCELLED}}
     links = yield from _links([job.id16 for job in waiting.values()])
@@ -179,7 +205,7 @@ def _family_of(rows: Looking, seq: int) -> Steps[list[Any]]:
 
 def _needed_parents(rows: Looking, seqs: Sequence[int]) -> Steps[list[Any]]:
     members = yield from _members(seqs)
-    _, sets = yield from read(*(("SMEMBERS", b"h" + name) for name in members))
+    sets = yield from _children(members)
     states = yield from _states(rows, (child for children in sets for child in children))
     return [
         (seq_of(name),)
@@ -216,7 +242,7 @@ def _unfinished_parents(rows: Looking, seq: int, limit: int) -> Steps[list[Any]]
 
 def _links_of(rows: Looking, seqs: Sequence[int]) -> Steps[list[Any]]:
     members = yield from _members(seqs)
-    _, sets = yield from read(*(("SMEMBERS", b"h" + name) for name in members))
+    sets = yield from _children(members)
     existing = yield from _states(rows, [*members, *(child for children in sets for child in children)])
     links = yield from _links([job.id16 for job in existing.values()])
     wanted = set(seqs)

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.backends.redis.job_writes import LETTERS
-from holdfast.backends.redis.looking import Looking, Seen, result_of
+from holdfast.backends.redis.looking import ID, Looking, Seen, ids_by_seq, result_of
 from holdfast.backends.redis.record import (
     ASKED,
     CODES,
@@ -24,8 +24,10 @@ from holdfast.backends.redis.record import (
     seq_of,
     text_of,
     unpack_body,
+    unpack_entry,
 )
-from holdfast.backends.redis.steps import Command, read
+from holdfast.backends.redis.scripts import LEDGER
+from holdfast.backends.redis.steps import Command, ScriptCall, read
 from holdfast.backends.redis.unique_keys import key_of
 from holdfast.model.job import JobState
 from holdfast.store.steps import Steps
@@ -70,8 +72,8 @@ def _listed(job: Seen) -> tuple[Any, ...]:
         record.finished_at if has_ended else None,
         names.worker_id if leased else None,
         record.extra.why if has_ended and record.code != COMPLETED else None,
-        record.order_key.decode() if record.is_keyed else None,
-        None,
+        record.order_key,
+        record.limit_key,
         None if record.code == COMPLETED else record.excused,
     )
 
@@ -151,10 +153,11 @@ def _page(
         for number, lane in enumerate(rows.directory.lanes)
         if queue in {None, lane[0]} and task in {None, lane[1]}
     ]
-    letters = "st" if state is JobState.SCHEDULED else LETTERS[CODES[state]]
+    letters = {JobState.SCHEDULED: "st", JobState.BLOCKED: "bq"}.get(state) or LETTERS[CODES[state]]
     places: list[tuple[float, int, bytes]] = []
+    look = {JobState.RUNNING: _newest, JobState.COMPLETED: _from_ledger}.get(state, _from_set)
     for name in (f"{letter}{lane}" for lane in lanes for letter in letters):
-        places += yield from _from_set(name, limit, way)
+        places += yield from look(name, limit, way)
     places.sort(reverse=way.down)
     _, found = yield from rows.seen([name[8:] for _, _, name in places[:limit]])
     by_member = {member(job.record.seq, job.id16): job for job in found}
@@ -182,6 +185,20 @@ def _from_set(name: str, limit: int, way: _ListOrder) -> Steps[list[tuple[float,
     return found[:limit]
 
 
+def _newest(name: str, limit: int, way: _ListOrder) -> Steps[list[tuple[float, int, bytes]]]:
+    """Return the members of a set with one score before a seq, downwards."""
+    last = b"(" + member(max(way.seq, 0), b"")
+    _, (found,) = yield from read(("ZRANGE", name, last, "-", "BYLEX", "REV", "LIMIT", 0, limit))
+    return [(0.0, seq_of(each), each) for each in found]
+
+
+def _from_ledger(name: str, limit: int, way: _ListOrder) -> Steps[list[tuple[float, int, bytes]]]:
+    """Return the completed jobs of a lane before a place, downwards."""
+    entries: list[bytes] = yield ScriptCall(LEDGER, [name, way.score, way.seq, limit])
+    found = [(float(end), seq_of(each), each) for end, each in map(unpack_entry, entries)]
+    return sorted(found, reverse=True)[:limit]
+
+
 def _upwards(state: JobState) -> Callable[..., Steps[list[Any]]]:
     def listing(
         rows: Looking, queue: str | None, task: str | None, limit: int, after_turn: int = 0, after_seq: int = 0
@@ -206,14 +223,22 @@ def _downwards(state: JobState) -> Callable[..., Steps[list[Any]]]:
 def oldest(
     rows: Looking, letter: str, latest: int, passed: Mapping[str, int], limit: int
 ) -> Steps[list[tuple[str, bytes, bytes]]]:
-    """Return the set, member and score of the jobs that ended first in a state, over all lanes."""
+    """Return the set, member and score of the jobs that ended first in a state, over all lanes.
+
+    Those of a ledger may be gone.
+    """
     lanes = [f"{letter}{number}" for number in range(len(rows.directory.lanes))]
     window = max(2, min(limit, _WINDOW // max(1, len(lanes))))
-    commands = [
-        ("ZRANGE", lane, "-inf", latest, "BYSCORE", "LIMIT", passed.get(lane, 0), window, "WITHSCORES")
-        for lane in lanes
-    ]
+    commands: list[Command] = []
+    for lane in lanes:
+        start = passed.get(lane, 0)
+        from_set: Command = ("ZRANGE", lane, "-inf", latest, "BYSCORE", "LIMIT", start, window, "WITHSCORES")
+        commands.append(("LRANGE", lane, start, start + window - 1) if letter == "c" else from_set)
     _, found = yield from read(*commands)
+    if letter == "c":
+        seqs = [int.from_bytes(entry[7:], "big") for entries in found for entry in entries]
+        ids = iter((yield from ids_by_seq(seqs)))
+        found = [_pairs([entry + next(ids).ljust(ID, b"\0") for entry in entries], latest) for entries in found]
     places: list[tuple[float, int, tuple[str, bytes, bytes]]] = []
     bound = float("inf")  # behind it, a lane may have jobs that were not read
     for lane, pairs in zip(lanes, found, strict=True):
@@ -223,6 +248,12 @@ def oldest(
             bound = min(bound, float(pairs[-1]))
     places.sort()
     return [place for score, _, place in places if score <= bound][:limit]
+
+
+def _pairs(entries: Sequence[bytes], latest: int) -> list[bytes]:
+    """Return the members and scores of entries of a ledger with their ids, as a set would."""
+    places = [(end, each) for end, each in map(unpack_entry, entries) if end <= latest]
+    return [word for end, each in places for word in (each, b"%d" % end)]
 
 
 # -- leases
@@ -258,7 +289,8 @@ def _lease(job: Seen, expires_in: int) -> tuple[Any, ...]:
 
 
 def _any_expired(rows: Looking, longest: int | None) -> Steps[list[Any]]:
-    return [(bool((yield from rows.expired(longest, 1)).rows),)]
+    found = yield from rows.expired(longest, 1)
+    return [(bool(found.rows), found.now)]
 
 
 def _cancel_asked(rows: Looking, worker_id: str) -> Steps[list[Any]]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import struct
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from holdfast.backends.redis import family, job_lists, queue_lists, unique_keys
+from holdfast.backends.redis import family, job_lists, limit_keys, queue_lists, retention, unique_keys, worker_names
 from holdfast.backends.redis.directory import Directory
 from holdfast.backends.redis.job_writes import group_of, replacing, score_of, set_of
 from holdfast.backends.redis.looking import Looking, found_by_seq
@@ -26,10 +26,9 @@ from holdfast.backends.redis.record import (
     packed_extra,
     unpack,
 )
+from holdfast.backends.redis.retention import AT_ONCE
 from holdfast.backends.redis.scripts import COMPLETE, ERASE, EXTEND, PROMOTE, SPREAD
 from holdfast.backends.redis.steps import Command, Group, Guard, Restart, ScriptCall, Word, change, pending, read, write
-from holdfast.errors import Unsupported
-from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState, Lease
 from holdfast.model.lease_rules import longest_covered
 from holdfast.model.outcome import Completed
@@ -55,9 +54,6 @@ from holdfast.store.steps import Steps, became_ready
 from holdfast.store.unique_keys import Replacement, TakenKeys, UniqueClaim, UniqueKey
 from holdfast.store.values import Finish
 
-LIMITS_PER_KEY = "limit the jobs of a key"
-NO_LIMITS_PER_KEY = "it has no limits per key yet; limit the task or the queue, or use a SQL store"
-AT_ONCE = 250  # jobs that one script changes, so that it takes a few milliseconds
 MANY = 1000  # jobs that a hot script handles
 _WAITING = frozenset({JobState.READY, JobState.SCHEDULED, JobState.BLOCKED})
 _FENCED = struct.Struct(">Q16sQ")
@@ -80,7 +76,7 @@ class RedisJobRows(Looking):
 
     def __init__(self, directory: Directory, steady: Steady | None, completed_bytes: int | None) -> None:
         super().__init__(directory)
-        self._steady = steady
+        self.steady = steady
         self._completed_bytes = completed_bytes
 
     def lock(self, selection: Selection) -> Steps[Locked]:  # noqa: D102 - the port states the contracts
@@ -110,19 +106,27 @@ class RedisJobRows(Looking):
     def write(self, now: int, changes: Sequence[Change], heads: Sequence[int] = ()) -> Steps[list[Change]]:  # noqa: ARG002, D102
         groups = [group_of(_cleaned(each)) for each in changes]
         collected = yield from pending()
-        if changes and (collected.jobs or all(each.only_follows for each in changes)):
+        yield from self.fill({line_of(each.old) for each in changes if each.settles and each.old.limit_key is not None})
+        is_staged = collected.gate is not None
+        follow = changes and not is_staged and (collected.jobs or all(each.only_follows for each in changes))
+        if collected.is_whole or follow:
             for group in groups:  # with the jobs that are inserted, or are about to be
                 collected.add(group)
+            if any(each.concerns_children for each in changes):
+                yield from became_ready(parents_changed=True)
             return []
-        if len(groups) == 1:  # what was collected depends on the change as well
+        commands: Sequence[Command] = ()
+        if len(groups) == 1 and not is_staged:  # what was collected depends on the change as well
             guards, commands = collected.take()
             groups = [Group([*guards, *groups[0].guards], [*commands, *groups[0].commands])]
-        elif collected:
+        elif collected and not is_staged:
             yield from collected.commit()
         refused: list[Change] = []
         for start in range(0, len(groups), AT_ONCE):
             verdicts = yield from write(groups[start : start + AT_ONCE])
             refused += [each for each, done in zip(changes[start:], verdicts, strict=False) if not done]
+        if refused and commands:
+            raise Restart
         written = [each for each in changes if each not in refused] if refused else changes
         parents_changed = any(each.concerns_children for each in written)
         if written:
@@ -139,8 +143,9 @@ class RedisJobRows(Looking):
                 result = item.outcome.result if isinstance(item.outcome, Completed) else None
                 if result is not None:
                     words += (number, packed_extra(Extra(result=result)))
-            verdicts, ended = yield ScriptCall(COMPLETE, words)
+            verdicts, ended, lines = yield ScriptCall(COMPLETE, words)
             parents += ended
+            yield from self.fill(lines)
             if b"0" in verdicts:
                 done = {_key(item) for item, verdict in zip(some, verdicts, strict=True) if verdict == ord("1")}
                 refused |= {_key(item) for item in some} - done
@@ -169,31 +174,31 @@ class RedisJobRows(Looking):
         yield from family.link(self, links, inserted, decide)
 
     def promote(self, limit: int) -> Steps[int]:  # noqa: D102
-        while (yield ScriptCall(SPREAD, [AT_ONCE])):
+        while (yield ScriptCall(SPREAD, [""])):
             pass
         moved = 0
         while moved < limit:
-            some: int = yield ScriptCall(PROMOTE, [min(AT_ONCE, limit - moved)])
+            some, lines = yield ScriptCall(PROMOTE, [min(AT_ONCE, limit - moved)])
             moved += some
+            yield from limit_keys.fill(self, lines)
             if some < AT_ONCE:
                 break
+        yield from self.fill_keys(limit)
         if moved:
             yield from became_ready()
         return moved
 
-    def fill_keys(self, limit: int) -> Steps[int]:  # noqa: ARG002, D102
-        yield from ()
-        return 0  # there are none
+    def fill(self, lines: Collection[bytes]) -> Steps[None]:
+        """Look at limit keys when the verb is written."""
+        if lines:
+            (yield from pending()).afterwards.append(partial(limit_keys.fill, self, list(lines)))
+
+    def fill_keys(self, limit: int) -> Steps[int]:  # noqa: D102
+        return (yield from limit_keys.fill_due(self, limit))
 
     def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:  # noqa: D102
         yield from ()
         return changes
-
-    def access(self, unbroken: timedelta | None) -> Steps[timedelta | None]:  # noqa: D102
-        if unbroken is None or self._steady is None:
-            return unbroken
-        now, _ = yield from read()
-        return min(unbroken, self._steady.since(now, time.monotonic()) / 2)
 
     def page(self, record: type[Record], listing: str, **parameters: Any) -> Steps[list[Record]]:  # noqa: D102
         found: Callable[..., Steps[list[Any]]] = _LISTS[listing]
@@ -208,10 +213,12 @@ class RedisJobRows(Looking):
                 return done
             case "limit_queue" | "limit_task" | "declare_queue" | "declare_task":
                 return (yield from self.directory.set(_LIMITS[action], parameters.pop("name"), **parameters))
-            case "limit_key" | "declare_key" if parameters["max_running"] or parameters["rate_jobs"]:
-                raise Unsupported(f"redis cannot {LIMITS_PER_KEY}: {NO_LIMITS_PER_KEY}")
-            case "limit_key" | "declare_key" | "wake_limit_keys":
-                return False
+            case "limit_key" | "declare_key":
+                name, parts = parameters.pop("name"), {f"key_{part}": value for part, value in parameters.items()}
+                return (yield from self.directory.set("tasks", name, **parts))
+            case "wake_limit_keys":
+                yield from limit_keys.mark_all(self, **parameters)
+                return True
             case "forget_changes":
                 numbers: list[int] = parameters["change_ids"]
                 commands: list[Command] = [("ZREMRANGEBYSCORE", "changed", number, number) for number in numbers]
@@ -257,53 +264,26 @@ class RedisJobRows(Looking):
 
     def delete(self, ended: Sequence[JobRow]) -> Steps[list[JobRow]]:  # noqa: D102
         refused: list[JobRow] = []
-        for start in range(0, len(ended), AT_ONCE):
-            some = ended[start : start + AT_ONCE]
+        left = list(ended)
+        while left:
+            some, left = left[:AT_ONCE], left[AT_ONCE:]
             words: list[Word] = []
             for row in some:
                 record = unpack(_record(row))
                 words += (set_of(record), member(row.seq, id_of(row.id)), score_of(record))
             verdicts: bytes = yield ScriptCall(ERASE, words)
-            refused += [row for row, verdict in zip(some, verdicts, strict=True) if verdict == ord("0")]
+            if not verdicts:
+                raise Restart
+            refused += [row for row, verdict in zip(some, verdicts, strict=True) if verdict in b"02"]
+            left += [row for row, verdict in zip(some, verdicts, strict=True) if verdict == ord("-")]
         return refused
 
     def prune(self, state: JobState, keep: timedelta, limit: int) -> Steps[int]:  # noqa: D102
-        now, _ = yield from read()
-        pruned = yield from self._erase_oldest(state, now - span_micros(keep), limit)
-        if state is not JobState.COMPLETED or self._completed_bytes is None:
-            return pruned
-        while pruned < limit:
-            _, counts, (text,) = yield from queue_lists.counted(self, "c", ("GET", "bytes"))
-            size, number = int(text or 0), sum(count["c"] for count in counts.values())
-            excess = number * (size - self._completed_bytes) // max(1, size)  # as many jobs as have that many bytes
-            if size <= self._completed_bytes:
-                break
-            some = yield from self._erase_oldest(state, now, min(AT_ONCE, limit - pruned, max(1, excess)))
-            if not some:
-                break
-            pruned += some
-        return pruned
-
-    def _erase_oldest(self, state: JobState, latest: int, limit: int) -> Steps[int]:
-        """Delete at most `limit` jobs that ended at `latest` at the latest, the oldest of all lanes first."""
-        yield from self.directory.known()
-        letter = {JobState.COMPLETED: "c", JobState.FAILED: "f", JobState.CANCELLED: "k"}[state]
-        passed: dict[str, int] = {}  # jobs of a lane that are still needed by others
-        deleted = 0
-        while deleted < limit:
-            oldest = yield from job_lists.oldest(self, letter, latest, passed, min(AT_ONCE, limit - deleted))
-            if not oldest:
-                break
-            verdicts: bytes = yield ScriptCall(ERASE, [word for place in oldest for word in place])
-            for (lane, *_), verdict in zip(oldest, verdicts, strict=True):
-                if verdict == ord("1"):
-                    deleted += 1
-                else:
-                    passed[lane] = passed.get(lane, 0) + 1
-        return deleted
+        return (yield from retention.prune(self, state, keep, limit, self._completed_bytes))
 
     def prune_records(self, *, counts: timedelta | None, workers: timedelta) -> Steps[None]:  # noqa: D102
         yield from queue_lists.prune_records(counts, workers)
+        yield from worker_names.prune_names(self)
 
     # -- unique keys
 
@@ -318,11 +298,20 @@ class RedisJobRows(Looking):
 
     def replace(self, now: int, replacements: Sequence[Replacement]) -> Steps[list[Replacement]]:  # noqa: ARG002, D102
         collected = yield from pending()
+        groups: list[Group] = []
         for old, new, payload in replacements:
             body = yield from self.body(id_of(old.id), _record(old))
-            collected.add(replacing(old, new, payload, body))
+            groups.append(replacing(old, new, payload, body))
+            if old.limit_key is not None:
+                yield from self.fill([line_of(old)])
         yield from became_ready()
-        return []
+        refused: list[Replacement] = []
+        for start in range(0, len(groups), AT_ONCE) if collected.gate is not None else ():
+            verdicts = yield from write(groups[start : start + AT_ONCE])
+            refused += [each for each, done in zip(replacements[start:], verdicts, strict=False) if not done]
+        for group in groups if collected.gate is None else ():
+            collected.add(group)
+        return refused
 
     def prune_keys(self, limit: int) -> Steps[None]:  # noqa: D102
         yield from unique_keys.prune_keys(limit)
@@ -336,6 +325,11 @@ def _record(row: JobRow) -> bytes:
     token = row.token
     assert isinstance(token, Token)  # noqa: S101 - from `lock`
     return token.record
+
+
+def line_of(row: JobRow) -> bytes:
+    """Return the line of a job's key."""
+    return unpack(_record(row)).line(row.queue)
 
 
 def _cleaned(each: Change) -> Change:
@@ -356,4 +350,5 @@ _LISTS: dict[str, Callable[..., Steps[list[Any]]]] = {
     **queue_lists.LISTS,
     **family.LISTS,
     **unique_keys.LISTS,
+    **limit_keys.LISTS,
 }

@@ -17,6 +17,7 @@ from holdfast.backends.redis.record import (
     FOLLOWED,
     ISOLATED,
     KEYED,
+    LIMITED,
     NOTHING,
     READY,
     RETRYING,
@@ -40,7 +41,16 @@ from holdfast.model.job import JobState
 from holdfast.model.turn import run_at_of
 from holdfast.store.job_rows import AttemptRecord, Change, JobRow
 
-LETTERS = {READY: "r", BLOCKED: "b", WAITING: "b", RUNNING: "x", COMPLETED: "c", FAILED: "f", CANCELLED: "k"}
+LETTERS = {
+    LIMITED: "q",
+    READY: "r",
+    BLOCKED: "b",
+    WAITING: "b",
+    RUNNING: "x",
+    COMPLETED: "c",
+    FAILED: "f",
+    CANCELLED: "k",
+}
 COUNTERS = {"enqueued": "e", "completed": "c", "retried": "r", "failed": "f", "cancelled": "k", "lost": "l"}
 RUN_TIME = "t"
 _encode = msgspec.msgpack.encode
@@ -62,15 +72,12 @@ def score_of(record: Record) -> int:
             return record.turn
         case 2:
             return run_at_of(record.turn, record.priority)
-        case 3 | 4 | 5:
+        case 0 | 3 | 4:
             return record.seq
+        case 5:
+            return 0  # members of one score are ordered by seq, which they begin with
         case _:
             return record.finished_at or 0
-
-
-def line_of(row: JobRow) -> bytes:
-    """Return the line of an order key."""
-    return f"{row.queue}\0{row.order_key}".encode()
 
 
 def group_of(change: Change) -> Group:
@@ -109,6 +116,7 @@ def replacing(old: JobRow, new: JobRow, payload: str, body: bytes) -> Group:
     was, id16 = unpack(token.record), id_of(old.id)
     _, headers, timeout = unpack_body(body)
     code = was.code if old.state is JobState.BLOCKED else CODES[new.state]
+    code = LIMITED if code == READY and was.is_limited else code
     text = pack_body(payload, headers, timeout)
     commands: list[Command] = []
     flags = was.flags & ~(RETRYING | APART)
@@ -128,7 +136,7 @@ def _record(was: Record, change: Change) -> Record:
     new = change.new
     if change.only_follows:
         return was._replace(flags=was.flags | FOLLOWED)
-    code = WAITING if change.waits else CODES[new.state]
+    code = WAITING if change.waits else LIMITED if change.joins_limit_key else CODES[new.state]
     has_ended = code >= COMPLETED
     flags = was.flags & (KEYED | APART)
     flags |= flag(FOLLOWED, new.followed and not has_ended)
@@ -159,10 +167,13 @@ def _moves(was: Record, becomes: Record, name: bytes, row: JobRow) -> list[Comma
     if was.code == RUNNING:
         commands += [("ZREM", key, name) for key in (f"w{was.worker}", "leases", "asked")]
     commands.append(("ZADD", set_of(becomes), score_of(becomes), name))
-    if was.in_line and not becomes.in_line:
-        commands.append(("LEAVE", line_of(row), name))
-    elif becomes.in_line and not was.in_line:
-        commands.append(("JOIN", line_of(row), name))
+    line = was.line(row.queue)
+    if was.code == becomes.code == LIMITED:  # its turn has changed
+        return [*commands, ("ZADD", b"o" + line, becomes.turn, name)]
+    if was.in_line and (was.is_limited or not becomes.in_line):
+        commands.append(("LEAVE", line, name, was.started_at if was.code == RUNNING else ""))
+    if becomes.in_line and (was.is_limited or not was.in_line):
+        commands.append(("JOIN", line, name, becomes.turn if was.is_limited else ""))
     return commands
 
 

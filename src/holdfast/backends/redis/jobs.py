@@ -5,25 +5,33 @@ from __future__ import annotations
 import secrets
 import struct
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from holdfast.backends.redis import claiming
-from holdfast.backends.redis.job_rows import AT_ONCE, LIMITS_PER_KEY, NO_LIMITS_PER_KEY, RedisJobRows
+from holdfast.backends.redis.family import WAITS
+from holdfast.backends.redis.handler_transaction import RedisTransaction
+from holdfast.backends.redis.job_rows import RedisJobRows
 from holdfast.backends.redis.record import bucket, id_of, pack_body
-from holdfast.backends.redis.scripts import ENQUEUE, SPREAD, STAGE
-from holdfast.backends.redis.steps import ScriptCall, Word, pending, read, read_many
+from holdfast.backends.redis.scripts import ENQUEUE, READ
+from holdfast.backends.redis.steps import PIECE, ScriptCall, Word, pending, read, read_many, spread, stage, take_gate
 from holdfast.backends.redis.unique_keys import recorded
-from holdfast.errors import Unsupported
+from holdfast.errors import OutcomeUnknown, StoreUnavailable, Unsupported
 from holdfast.model.instants import span_micros
 from holdfast.model.job import NewJob, parents_of, unique_of
 from holdfast.model.turn import due_at, turn_of
+from holdfast.store.handler_transaction import entered, is_inside
 from holdfast.store.jobs_over_rows import JobsOverRows
-from holdfast.store.steps import Runner, Steps, became_ready
-from holdfast.store.values import Claim, ClaimRequest
-from holdfast.store.verbs.enqueue import Insert
+from holdfast.store.steps import Runner, Steps, Verb, became_ready
+from holdfast.store.values import Claim, ClaimRequest, Enqueued
+from holdfast.store.verbs.enqueue import Insert, enqueue
+
+T = TypeVar("T")
+CHANGES_INSIDE = "end or change other jobs inside ctx.transaction()"
+NO_CHANGES_INSIDE = "of the calls on jobs only an enqueue joins it; make the call before the block, or after it"
 
 _IN_ONE = 500  # jobs that one script enqueues; more of them are staged first
 _HEAD = struct.Struct(">16sIiIBqH")
-_DELAYED, _INSTANT, _WAITS = 1, 2, 4  # see `lua/insert.lua`
+_DELAYED, _INSTANT = 1, 2  # see `lua/insert.lua`
 
 
 def pack_job(job: NewJob, lane: int) -> bytes:
@@ -34,10 +42,10 @@ def pack_job(job: NewJob, lane: int) -> bytes:
     elif job.delay is not None:
         kind, when = _DELAYED, span_micros(job.delay)
     if job.conditions is not None and parents_of(job):
-        kind += _WAITS
-    order_key = b"" if job.order_key is None else job.order_key.encode()
-    head = _HEAD.pack(id_of(job.id), lane, job.priority, job.max_attempts, kind, when, len(order_key))
-    return head + order_key + pack_body(job.payload, job.headers, job.timeout)
+        kind += WAITS
+    key = (job.order_key or "" if job.limit_key is None else f"\0{job.limit_key}").encode()
+    head = _HEAD.pack(id_of(job.id), lane, job.priority, job.max_attempts, kind, when, len(key))
+    return head + key + pack_body(job.payload, job.headers, job.timeout)
 
 
 class RedisJobs(JobsOverRows):
@@ -48,8 +56,35 @@ class RedisJobs(JobsOverRows):
         self._directory = rows.directory
         self._redis_rows = rows
 
+    async def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
+        """Enqueue jobs; inside a handler's transaction, together with its end."""
+        transaction = entered(self._directory.owner, RedisTransaction)
+        if transaction is not None:
+            return await transaction.enqueue(jobs, self._insert)
+        conditions = [job.conditions for job in jobs if job.conditions is not None]
+        if not conditions or len(jobs) + sum(len(each.after) for each in conditions) <= _IN_ONE:
+            answers = await super().enqueue(jobs)
+        else:
+            answers = await self._change(lambda: self._enqueue_many(jobs))
+        if self._directory.is_replicated and not self._is_joined and conditions:
+            ids = [answer if isinstance(answer, str) else job.id for job, answer in zip(jobs, answers, strict=True)]
+            try:
+                await self._runner.look(lambda: _confirm(ids))
+            except StoreUnavailable as error:
+                raise OutcomeUnknown(str(error)) from error
+        return answers
+
+    async def _change(self, verb: Verb[T]) -> T:
+        if is_inside(self._directory.owner):
+            raise Unsupported(f"redis cannot {CHANGES_INSIDE}: {NO_CHANGES_INSIDE}")
+        return await super()._change(verb)
+
     async def enqueue_plain(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts
         return await self._runner.write(lambda: self._enqueue(jobs)) if jobs else []
+
+    def _enqueue_many(self, jobs: Sequence[NewJob]) -> Steps[Sequence[Enqueued]]:
+        yield from take_gate()
+        return (yield from enqueue(self._redis_rows, jobs, self._insert))
 
     async def inserter(self, jobs: Sequence[NewJob]) -> Insert:  # noqa: ARG002, D102
         return self._insert
@@ -58,9 +93,9 @@ class RedisJobs(JobsOverRows):
         return await self._runner.write(lambda: claiming.claim(self._redis_rows, request))
 
     def _packed(self, jobs: Sequence[NewJob]) -> Steps[list[bytes]]:
-        if any(job.limit_key is not None for job in jobs):
-            raise Unsupported(f"redis cannot {LIMITS_PER_KEY}: {NO_LIMITS_PER_KEY}")
         lanes = yield from self._directory.numbers((job.queue, job.task) for job in jobs)
+        keys = {(lanes[job.queue, job.task], job.limit_key) for job in jobs if job.limit_key is not None}
+        yield from self._redis_rows.fill([f"\0{lane}\0{key}".encode() for lane, key in keys])
         return [pack_job(job, lanes[job.queue, job.task]) for job in jobs]
 
     def _enqueue(self, jobs: Sequence[NewJob]) -> Steps[list[bool]]:
@@ -89,6 +124,17 @@ class RedisJobs(JobsOverRows):
         return answers
 
 
+def _confirm(ids: Sequence[str]) -> Steps[None]:
+    """Wait until replicas have these jobs; raises `OutcomeUnknown` if the server has lost one: after a failover."""
+    for start in range(0, len(ids), _IN_ONE):
+        words: list[Word] = []
+        for id16 in map(id_of, ids[start : start + _IN_ONE]):
+            words += (3, "HEXISTS", bucket(id16), id16)
+        _, *found = yield ScriptCall(READ, words, is_confirmed=True)
+        if not all(found):
+            raise OutcomeUnknown("the primary was replaced while jobs were enqueued: repeat it with the same ids")
+
+
 def _at_once(packed: Sequence[bytes]) -> Steps[bytes]:
     answers: bytes = yield ScriptCall(ENQUEUE, packed)
     return answers
@@ -98,15 +144,11 @@ def _staged(packed: Sequence[bytes]) -> Steps[bytes]:
     """Enqueue many jobs, all or none, without a script that takes long.
 
     They are kept aside, which has no effect until the last call says that they are complete. From then on they are
-    enqueued: if this process ends before it has inserted them, workers go on with it.
+    enqueued: if this process ends before it has inserted them, workers go on with it. If the first of them are gone
+    before that, because a failover has lost them or an hour has passed, all are sent again.
     """
     name = secrets.token_bytes(16)
-    for start in range(0, len(packed), _IN_ONE):
-        is_last = start + _IN_ONE >= len(packed)
-        words: list[Word] = [name, int(is_last), *packed[start : start + _IN_ONE]]
-        yield ScriptCall(STAGE, words, is_kept_back=not is_last)
-    while True:
-        yield ScriptCall(SPREAD, [AT_ONCE])
-        _, (left, answers) = yield from read(("EXISTS", b"g" + name), ("GET", b"v" + name))
-        if not left:
-            return answers or b"1" * len(packed)
+    yield from stage(name, ([0, "", *packed[start : start + PIECE]] for start in range(0, len(packed), PIECE)))
+    yield from spread(name)
+    _, (answers,) = yield from read(("GET", b"v" + name))
+    return answers or b"1" * len(packed)

@@ -23,9 +23,9 @@ from holdfast.backends.redis.steps import pending, read
 from holdfast.store.job_rows import JobRow, Locked
 from holdfast.store.steps import Steps
 
-CHUNK = 1024  # seqs whose ids are one text, as in `lua/insert.lua`
+CHUNK = 1000  # seqs whose ids are one text, as in `lua/insert.lua`
 ID = 16  # bytes of an id
-_PAGE = 1000
+_PAGE = 500
 _SPARE = 50
 
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from holdfast.backends.redis.location import RedisLocation
-from holdfast.backends.redis.wire import connect_blocking
+from holdfast.backends.redis.route import Route, connect_blocking
 from holdfast.store.local_notifier import EXPECTED_FOR, LocalNotifier, StopSignal
 
 _AGAIN_AFTER = 1.0
@@ -23,11 +22,11 @@ _FAULTS = (RedisError, OSError)
 class RedisNotifier(LocalNotifier):
     """Notifies this process directly, and other processes through the server."""
 
-    def __init__(self, location: RedisLocation) -> None:
+    def __init__(self, route: Route) -> None:
         super().__init__("redis", self._listen)
-        self._location = location
-        self._channel = f"{location.prefix}wake"
-        self._ends = f"{location.prefix}ends"
+        self._route = route
+        self._channel = f"{route.location.prefix}wake"
+        self._ends = f"{route.location.prefix}ends"
         self._asked = threading.Event()
         self._closing = threading.Event()
         self._pending: set[str] = set()
@@ -72,7 +71,7 @@ class RedisNotifier(LocalNotifier):
             with self._lock:
                 kinds, self._pending = self._pending, set()
             try:
-                connection = connection or connect_blocking(self._location, 5.0)
+                connection = connection or connect_blocking(self._route, 5.0)[0]
                 for kind in kinds:
                     if kind == "expect":
                         connection.send_command("SET", self._ends, "1", "PX", int(EXPECTED_FOR * 1000))
@@ -81,6 +80,7 @@ class RedisNotifier(LocalNotifier):
                     connection.read_response()
             except _FAULTS as error:
                 self._logger.debug("could not notify other processes: %s", error)
+                self._route.heed(error, self._route.address)
                 if connection is not None:
                     connection.disconnect()
                 connection = None
@@ -98,7 +98,7 @@ class RedisNotifier(LocalNotifier):
                 stop.wait(_AGAIN_AFTER)
 
     def _receive(self, stop: StopSignal) -> None:
-        connection = connect_blocking(self._location, None)
+        connection, _ = connect_blocking(self._route, None)
         try:
             connection.send_command("SUBSCRIBE", self._channel)
             connection.read_response()
@@ -106,13 +106,14 @@ class RedisNotifier(LocalNotifier):
             super().notify_ends()
             poll = _poll(connection, stop)
             while not stop.is_set():
-                poll.poll(30_000)
-                while not stop.is_set() and connection.can_read(timeout=0):
+                has_come = any(descriptor != stop.fileno() for descriptor, _ in poll.poll(30_000))
+                while has_come and not stop.is_set():
                     _, _, kind = connection.read_response()
                     if kind == b"e":
                         super().notify_ends()
                     else:
                         super().notify()
+                    has_come = connection.can_read(timeout=0)  # slow, so after the listeners are woken
         finally:
             with suppress(*_FAULTS):
                 connection.disconnect()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from holdfast.backends.redis.directory import FREE, Directory, Lane, Place
+from holdfast.backends.redis.directory import FREE, Directory, Lane
 from holdfast.backends.redis.job_writes import COUNTERS, RUN_TIME
 from holdfast.backends.redis.looking import Looking, Seen
 from holdfast.backends.redis.record import RETRYING, RUNNING, SCHEDULED, id_of, seq_of, text_of
@@ -16,7 +16,7 @@ from holdfast.model.turn import run_at_of
 from holdfast.store.steps import Steps
 
 Counted = dict[int, dict[str, int]]
-SETS = "rxstbf"  # ready, running, delayed, retrying, blocked, failed
+SETS = "rxstbqf"  # ready, running, delayed, retrying, blocked, waiting for a slot, failed
 _LINES = 500  # order keys that one step looks at
 _THINGS = ("enqueued", "completed", "retried", "failed", "cancelled", "lost")
 
@@ -60,8 +60,9 @@ def _due(heads: Iterable[tuple[int, Seen]]) -> int | None:
 
 def _summed(counts: Counted, lanes: Sequence[int]) -> tuple[int, int, int, int, int]:
     """Return how many are ready, running, scheduled, blocked and failed."""
-    ready, running, delayed, retrying, blocked, failed = (sum(counts[lane][name] for lane in lanes) for name in SETS)
-    return ready, running, delayed + retrying, blocked, failed
+    ready, running, *some, failed = (sum(counts[lane][name] for lane in lanes) for name in SETS)
+    delayed, retrying, blocked, limited = some
+    return ready, running, delayed + retrying, blocked + limited, failed
 
 
 def _lanes(directory: Directory, at: int, name: str) -> list[int]:
@@ -115,9 +116,8 @@ def _job_facts(rows: Looking, id: str) -> Steps[list[Any]]:  # noqa: A002 - the 
     for job in found:
         queue, task = rows.directory.place_of((job.names.queue, job.names.task))
         head: str | None = None
-        if job.record.is_keyed:
-            line = job.names.queue.encode() + b"\0" + job.record.order_key
-            _, (first,) = yield from read(("ZRANGE", b"o" + line, 0, 0))
+        if job.record.order_key is not None:
+            _, (first,) = yield from read(("ZRANGE", b"o" + job.record.line(job.names.queue), 0, 0))
             head = text_of(first[0][8:]) if first else None
         answer.append((now, queue.paused, task.paused, head))
     return answer
@@ -139,7 +139,18 @@ def _jobs_ahead(rows: Looking, turn: int, seq: int, limit: int) -> Steps[list[An
 
 def _limits(rows: Looking) -> Steps[list[Any]]:
     now, counts, (rates,) = yield from counted(rows, "x", ("HGETALL", "rates"))
-    return limit_uses(rows.directory, now, {lane: number["x"] for lane, number in counts.items()}, rates)
+    uses = limit_uses(rows.directory, now, {lane: number["x"] for lane, number in counts.items()}, rates)
+    for name, place in sorted(rows.directory.tasks.items()):
+        if place.key_limit != FREE.key_limit:
+            running = yield from _running_with_keys(rows, _lanes(rows.directory, 1, name))
+            uses.append(("key", name, *place.key_limit, 0, running, now))
+    return uses
+
+
+def _running_with_keys(rows: Looking, lanes: Sequence[int]) -> Steps[int]:
+    _, found = yield from read(*(("ZRANGE", f"x{lane}", 0, -1) for lane in lanes))
+    _, jobs = yield from rows.seen([name[8:] for names in found for name in names])
+    return sum(job.record.is_limited and job.record.code == RUNNING for job in jobs)
 
 
 def limit_uses(directory: Directory, now: int, running: dict[int, int], rates: Sequence[bytes]) -> list[Any]:
@@ -148,10 +159,10 @@ def limit_uses(directory: Directory, now: int, running: dict[int, int], rates: S
     answer: list[Any] = []
     for at, (kind, places) in enumerate((("queue", directory.queues), ("task", directory.tasks))):
         for name, place in sorted(places.items()):
-            if place.is_limited:
+            if place.limit != FREE.limit:
                 held = sum(running[lane] for lane in _lanes(directory, at, name))
                 rate_at = int(spent.get(rate_field(kind, name), 0))
-                answer.append((kind, name, *_limit(place), rate_at, held, now))
+                answer.append((kind, name, *place.limit, rate_at, held, now))
     return answer
 
 
@@ -160,33 +171,30 @@ def rate_field(kind: str, name: str) -> bytes:
     return f"{kind}\0{name}".encode()
 
 
-def _limit(place: Place) -> tuple[int | None, ...]:
-    return place.max_running, place.rate_jobs, place.rate_span, place.rate_burst
-
-
 def _declared_limits(rows: Looking) -> Steps[list[Any]]:
     yield from rows.directory.refresh()
     kinds = (("queue", rows.directory.queues), ("task", rows.directory.tasks))
-    return [(kind, name, place.declared) for kind, places in kinds for name, place in places.items() if place.declared]
+    declared = [(kind, name, place.declared) for kind, places in kinds for name, place in places.items()]
+    declared += [("key", name, place.key_declared) for name, place in rows.directory.tasks.items()]
+    return [each for each in declared if each[2] is not None]
 
 
 def _next_due(rows: Looking) -> Steps[list[Any]]:  # noqa: ARG001
-    now, (first, changed, batches) = yield from read(
-        ("ZRANGE", "due", 0, 0, "WITHSCORES"), ("ZCARD", "changed"), ("LLEN", "batches")
-    )
-    wait = max(0, int(float(first[1])) - now) if first else None
-    return [(0 if batches else wait, changed > 0)]
+    firsts: list[Command] = [("ZRANGE", name, 0, 0, "WITHSCORES") for name in ("due", "wakes")]
+    now, (*found, changed, batches) = yield from read(*firsts, ("ZCARD", "changed"), ("LLEN", "batches"))
+    waits = [max(0, int(float(first[1])) - now) for first in found if first]
+    return [(0 if batches else min(waits, default=None), changed > 0)]
 
 
 def _outstanding(rows: Looking) -> Steps[list[Any]]:
     more: list[Command] = [("SSCAN", "lines", 0, "COUNT", _LINES), ("ZCARD", "changed"), ("LRANGE", "batches", 0, -1)]
-    _, counts, (scanned, changed, batches) = yield from counted(rows, "rstx", *more)
+    _, counts, (scanned, changed, batches) = yield from counted(rows, "rstxq", *more)
     directory = rows.directory
     answer: list[Any] = []
     for lane, numbers in counts.items():
         names = directory.lanes[lane]
         paused = directory.is_paused(names)
-        for state, letter in (("ready", "r"), ("delayed", "s"), ("retrying", "t"), ("running", "x")):
+        for state, letter in (("ready", "r"), ("delayed", "s"), ("retrying", "t"), ("running", "x"), ("blocked", "q")):
             if numbers[letter]:
                 answer.append((state, *names, paused and letter != "x", numbers[letter]))
     lines: dict[bytes, None] = {}
@@ -302,11 +310,6 @@ def prune_records(counts: timedelta | None, workers: timedelta) -> Steps[None]:
         yield from change([], *commands)
 
 
-def _none(rows: Looking, **_: object) -> Steps[list[Any]]:  # noqa: ARG001
-    yield from ()
-    return []
-
-
 LISTS: dict[str, Callable[..., Steps[list[Any]]]] = {
     "queues": _queues,
     "tasks": _tasks,
@@ -315,8 +318,6 @@ LISTS: dict[str, Callable[..., Steps[list[Any]]]] = {
     "job_facts": _job_facts,
     "jobs_ahead": _jobs_ahead,
     "limits": _limits,
-    "key_of_job": _none,
-    "key_holders": _none,
     "declared_limits": _declared_limits,
     "next_due": _next_due,
     "outstanding": _outstanding,

@@ -10,8 +10,9 @@ import msgspec
 from holdfast.model.job import JobState
 from holdfast.store.job_rows import JobRow
 
-READY, SCHEDULED, BLOCKED, WAITING, RUNNING, COMPLETED, FAILED, CANCELLED = range(1, 9)
+LIMITED, READY, SCHEDULED, BLOCKED, WAITING, RUNNING, COMPLETED, FAILED, CANCELLED = range(9)
 STATES = {
+    LIMITED: JobState.BLOCKED,  # until its limit key has a slot
     READY: JobState.READY,
     SCHEDULED: JobState.SCHEDULED,
     BLOCKED: JobState.BLOCKED,  # behind the head of its order key
@@ -21,7 +22,7 @@ STATES = {
     FAILED: JobState.FAILED,
     CANCELLED: JobState.CANCELLED,
 }
-CODES = {state: code for code, state in STATES.items() if code != WAITING}
+CODES = {state: code for code, state in STATES.items() if code not in {LIMITED, WAITING}}
 RETRYING, ISOLATED, KEYED, APART, ASKED, EXTRA, LEASED, FOLLOWED = (1 << bit for bit in range(8))
 HEAD = struct.Struct(">BBBBIIqQIiIq")
 LEASE = struct.Struct(">QQQI")
@@ -44,7 +45,10 @@ NOTHING = Extra()
 
 
 class Record(NamedTuple):
-    """The parts of a record. `span` is that of a lease or, of a completed job, its end; `body` the payload and more."""
+    """The parts of a record. `span` is that of a lease or, of a completed job, its end; `body` the payload and more.
+
+    `key` is the order key or, after a NUL, the limit key; empty if it has neither.
+    """
 
     code: int
     flags: int
@@ -62,19 +66,37 @@ class Record(NamedTuple):
     started_at: int
     span: int
     worker: int
-    order_key: bytes
+    key: bytes
     extra: Extra
     body: bytes
 
     @property
-    def is_keyed(self) -> bool:
-        """Whether it has an order key."""
-        return bool(self.flags & KEYED)
+    def order_key(self) -> str | None:
+        """Its order key."""
+        return None if not self.key or self.is_limited else self.key.decode()
+
+    @property
+    def limit_key(self) -> str | None:
+        """Its limit key."""
+        return self.key[1:].decode() if self.is_limited else None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it has a limit key."""
+        return self.key[:1] == b"\0"
 
     @property
     def in_line(self) -> bool:
-        """Whether it is in the line of its order key: it has one, has not ended, and waits for no parent."""
-        return self.is_keyed and self.code in {READY, SCHEDULED, BLOCKED, RUNNING}
+        """Whether it is in the line of its key: it has one, has not ended, and waits for no parent, nor for its time.
+
+        One that waits for its time is in the line of an order key.
+        """
+        waiting = LIMITED if self.is_limited else SCHEDULED
+        return bool(self.key) and self.code in {READY, waiting, BLOCKED, RUNNING}
+
+    def line(self, queue: str) -> bytes:
+        """Return the line of its key: that of an order key belongs to the queue, that of a limit key to the lane."""
+        return b"\0%d" % self.lane + self.key if self.is_limited else queue.encode() + b"\0" + self.key
 
     @property
     def finished_at(self) -> int | None:
@@ -90,16 +112,16 @@ def unpack(record: bytes) -> Record:
     if flags & LEASED:
         lease = LEASE.unpack_from(record, at)
         at += LEASE.size
-    order_key, extra = b"", NOTHING
+    key, extra = b"", NOTHING
     if flags & KEYED:
         (length,) = _SHORT.unpack_from(record, at)
-        order_key = record[at + 2 : at + 2 + length]
+        key = record[at + 2 : at + 2 + length]
         at += 2 + length
     if flags & EXTRA:
         (length,) = LONG.unpack_from(record, at)
         extra = _decode(record[at + 4 : at + 4 + length])
         at += 4 + length
-    return Record._make((*head, *lease, order_key, extra, record[at:]))
+    return Record._make((*head, *lease, key, extra, record[at:]))
 
 
 def pack(record: Record) -> bytes:
@@ -111,8 +133,8 @@ def pack(record: Record) -> bytes:
     parts = [HEAD.pack(record.code, flags, *counters, *record[4:12])]
     if leased:
         parts.append(LEASE.pack(*record[12:16]))
-    if record.is_keyed:
-        parts += (_SHORT.pack(len(record.order_key)), record.order_key)
+    if record.key:
+        parts += (_SHORT.pack(len(record.key)), record.key)
     return b"".join((*parts, extra, record.body))
 
 
@@ -177,6 +199,11 @@ def seq_of(member: bytes) -> int:
     return int(_SEQ.unpack_from(member)[0])
 
 
+def unpack_entry(entry: bytes) -> tuple[int, bytes]:
+    """Return when a completed job ended, and its member, from its entry in the ledger of its lane and its id."""
+    return int.from_bytes(entry[:7], "big"), b"\0\0" + entry[7:]
+
+
 class Token(NamedTuple):
     """What a change is guarded by: the record as it was read, and the end of its lease."""
 
@@ -203,8 +230,8 @@ def row_of(id16: bytes, text: bytes, names: Names, until: bytes | None = None, h
         lane_id=record.lane,
         queue=names.queue,
         task=names.task,
-        order_key=record.order_key.decode() if record.is_keyed else None,
-        limit_key=None,
+        order_key=record.order_key,
+        limit_key=record.limit_key,
         state=STATES[record.code],
         priority=record.priority,
         max_attempts=record.max_attempts,

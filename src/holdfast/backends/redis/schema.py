@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 
+from holdfast.backends.redis.durability import require
 from holdfast.backends.redis.location import RedisLocation
 from holdfast.backends.redis.scripts import ALL, INSTALL
+from holdfast.backends.redis.server_facts import ServerReport, ask_server
 from holdfast.backends.redis.wire import VERSION, AsyncWire
-from holdfast.errors import ConfigError, SchemaMismatch
 from holdfast.store.schema_version import require_version
 
-OLDEST = {"redis": (7, 0), "valkey": (7, 2)}
+_logger = logging.getLogger("holdfast.redis")
 
 
 class RedisSchema:
@@ -20,12 +22,15 @@ class RedisSchema:
         self._wire = wire
         self._location = location
         self._meta = f"{location.prefix}meta"
-        self.info: dict[str, str] = {}
+        self.report = ServerReport()
         """What the server reported about itself when the store was opened."""
 
     async def open(self, *, install: bool = True) -> None:  # noqa: D102 - the port states the contracts
-        self.info = await server_info(self._wire)
-        _check_server(self.info, self._location.url)
+        self.report = await ask_server(self._wire)
+        self.report.check(self._location)
+        warning = require(self._location, self.report.persistence)
+        if warning is not None:
+            _logger.warning("%s", warning)
         if install and self._location.install == "auto" and not await self._version():
             await self.install()
         await self.check()
@@ -50,26 +55,3 @@ class RedisSchema:
 
     async def _version(self) -> int:
         return int(await self._wire.ask("HGET", self._meta, "version") or 0)
-
-
-async def server_info(wire: AsyncWire) -> dict[str, str]:
-    """Return what the server reports about itself."""
-    text: bytes = await wire.ask("INFO")
-    pairs = (line.split(":", 1) for line in text.decode("utf-8", "replace").splitlines() if ":" in line)
-    return {line[0]: line[1] for line in pairs}
-
-
-def kind_of(info: dict[str, str]) -> tuple[str, str]:
-    """Return the name of the server and its version."""
-    if "valkey_version" in info:
-        return "valkey", info["valkey_version"]
-    return "redis", info.get("redis_version", "0")
-
-
-def _check_server(info: dict[str, str], where: str) -> None:
-    kind, version = kind_of(info)
-    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST[kind]:
-        raise SchemaMismatch(f"{where} is {kind} {version}: Redis 7.0 or Valkey 7.2 is needed, for scripts with flags")
-    policy = info.get("maxmemory_policy", "noeviction")
-    if policy.startswith("allkeys") and info.get("maxmemory", "0") != "0":
-        raise ConfigError(f"{where} deletes keys when its memory is full ({policy}): set maxmemory-policy noeviction")

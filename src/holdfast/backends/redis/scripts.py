@@ -8,6 +8,7 @@ workers empty the queues.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -23,24 +24,35 @@ class LuaScript(NamedTuple):
     writes: bool
 
 
-def _script(name: str, *parts: str, flags: str = " flags=allow-oom") -> LuaScript:
-    texts = [(_FOLDER / f"{part}.lua").read_text(encoding="utf-8") for part in ("prelude", *parts)]
+def _script(name: str, *parts: str, flags: str = " flags=allow-oom", calls: Sequence[str] = ()) -> LuaScript:
+    """Return the script of these files; `calls` are other scripts, which it calls as functions of their ARGV."""
+    texts = [_text(part) for part in ("prelude", *parts[:-1])]
+    texts += [f"local function {part}(ARGV)\n{_text(part)}\nend" for part in calls]
+    texts += [_text(part) for part in parts[-1:]]
     text = "\n".join([f"#!lua{flags}", *texts])
     sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
     return LuaScript(name, sha, text, "no-writes" not in flags)
 
 
-INSTALL = (_FOLDER / "install.lua").read_text(encoding="utf-8")
+def _text(part: str) -> str:
+    return (_FOLDER / f"{part}.lua").read_text(encoding="utf-8")
+
+
+INSTALL = _text("install")
 ENQUEUE = _script("enqueue", "insert", "enqueue", flags="")
-STAGE = _script("stage", "stage", flags="")
-SPREAD = _script("spread", "insert", "spread")
+STAGE = _script("stage", "gate", "stage", flags="")
+SPREAD = _script("spread", "gate", "insert", "apply", "spread")
 CLAIM = _script("claim", "claim")
 COMPLETE = _script("complete", "complete")
 EXTEND = _script("extend", "extend")
 PROMOTE = _script("promote", "promote")
-ERASE = _script("erase", "erase")
-WRITE = _script("write", "insert", "write")
-COMMIT = _script("commit", "insert", "write", flags="")
+ERASE = _script("erase", "gate", "entry", "erase")
+LEDGER = _script("ledger", "entry", "ledger", flags=" flags=no-writes")
+WRITE = _script("write", "gate", "insert", "apply", "write")
+COMMIT = _script("commit", "gate", "insert", "apply", "write", flags="")
 TAKE = _script("take", "take", flags="")
 READ = _script("read", "read", flags=" flags=no-writes")
-ALL = (ENQUEUE, STAGE, SPREAD, CLAIM, COMPLETE, EXTEND, PROMOTE, ERASE, WRITE, COMMIT, TAKE, READ)
+LOOK = _script("look", "digest", "look", flags=" flags=no-writes")
+EFFECT = _script("effect", "gate", "insert", "apply", "digest", "effect", flags="", calls=("write", "complete"))
+_VERBS = (ENQUEUE, STAGE, SPREAD, CLAIM, COMPLETE, EXTEND, PROMOTE, ERASE, LEDGER)
+ALL = (*_VERBS, WRITE, COMMIT, TAKE, READ, LOOK, EFFECT)

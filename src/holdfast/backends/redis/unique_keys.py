@@ -85,7 +85,7 @@ def take_keys(claims: Sequence[UniqueClaim], *, again: bool) -> Steps[TakenKeys]
             holder = Holder(claim.id, claim.unique_scope, until, Stage.WAITING)
             keys[name] = UniqueKey(*name, holder)
             collected.guards.append(Guard("h", "u", names[name], b""))
-            collected.commands += _held(names[name], holder)
+            collected.commands += _held(names[name], holder)[: 2 if until else 1]
             given += 1
     if given == len(claims) and not known:
         return TakenKeys(now, {}, set(), all_given=True)

@@ -6,7 +6,7 @@ local limit, most, lanes, chosen = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[10
 local last = call('GET', P .. 'fence')
 local goes_on = ARGV[9] ~= ''
 if goes_on and last ~= ARGV[9] then return {'none'} end
-if call('HGET', KEYS[1], 'shape') ~= shape then return {'shape'} end
+if known[3] ~= shape then return {'shape'} end
 
 local function before(one, other)
   if one[1] ~= other[1] then return one[1] < other[1] end
@@ -27,7 +27,7 @@ local function front()
   for _, head in ipairs(heads) do
     if #places >= limit and head[1] > places[limit][1] then break end
     local found = call('ZRANGE', head[3], '-inf', bound, 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
-    for k = 1, #found, 2 do places[#places + 1] = {tonumber(found[k + 1]), at('>I8', found[k], 1), found[k]} end
+    for k = 1, #found, 2 do places[#places + 1] = {tonumber(found[k + 1]), seq_of(found[k]), found[k]} end
     table.sort(places, before)
     if #places >= limit then bound = int(places[limit][1]) end
   end
@@ -53,8 +53,8 @@ else
 end
 if #members == 0 then return {'none'} end
 
-local ids, taken, size, cut = {}, {}, 0, '0'
-for i, member in ipairs(members) do ids[i] = sub(member, 9) end
+local ids, taken, count, size, cut = {}, {}, 0, 0, '0'
+for i = 1, #members do ids[i] = sub(members[i], 9) end
 local found = records(ids)
 for i = 1, #members do
   local record = found[i]
@@ -63,19 +63,23 @@ for i = 1, #members do
   else
     local position = 49
     if band(byte(record, 2), KEYED) > 0 then position = 51 + at('>I2', record, 49) end
-    size = size + at('>I4', record, position)
-    if size > most and (#taken > 0 or goes_on) and chosen == '' then
+    size = size + number_at(record, position)
+    if size > most and (count > 0 or goes_on) and chosen == '' then
       cut = '1'
       break
     end
-    taken[#taken + 1] = i
+    count = count + 1
+    taken[count] = i
   end
 end
-if #taken == 0 then return {'none'} end
+if count == 0 then return {'none'} end
+-- Then what is taken of each lane is the begin of its set.
+local is_front = chosen == '' and taken[count] == count
 
 -- A failover may have lost the last fences; the clock has moved on since.
 local fence = goes_on and tonumber(last) or math.max((tonumber(last) or 0) + 1, now)
-call('SET', P .. 'fence', int(fence))
+local fence_text = int(fence)
+call('SET', P .. 'fence', fence_text)
 local number = call('HGET', P .. 'worker', worker)
 if not number then
   number = int(call('HINCRBY', KEYS[1], 'workers', 1))
@@ -83,21 +87,38 @@ if not number then
   call('HSET', P .. 'workers', number, worker)
 end
 local lease, expiry = pack('>I8I8I8I4', fence, now, span, tonumber(number)), int(now + span)
-local reply, fence_text = {'jobs', int(fence), cut, int(now)}, int(fence)
-for k, i in ipairs(taken) do
+local leases, held = words_of('ZADD', 'leases'), words_of('ZADD', 'w' .. number)
+local of_lanes, next_attempts, bucket, hash = {}, {}, nil, nil
+local reply = {'jobs', fence_text, cut, ''}
+for k = 1, count do
+  local i = taken[k]
   local record, member, id = found[i], members[i], ids[i]
-  local flags, lane = byte(record, 2), int(at('>I4', record, 29))
+  local flags, attempt, lane = byte(record, 2), sub(record, 5, 8), of_lanes[sub(record, 29, 32)]
+  if not lane then
+    local name = int(number_at(record, 29))
+    lane = {name = name, count = 0, ready = words_of('ZREM', 'r' .. name), running = words_of('ZADD', 'x' .. name)}
+    of_lanes[sub(record, 29, 32)] = lane
+  end
+  if not next_attempts[attempt] then next_attempts[attempt] = pack('>I4', number_at(attempt, 1) + 1) end
   flags = flags - band(flags, RETRYING) + LEASED
   if isolates and byte(record, 4) > 0 then flags = flags + ISOLATED end
-  record = char(RUNNING, flags) .. sub(record, 3, 4) .. pack('>I4', at('>I4', record, 5) + 1) .. sub(record, 9, 48)
-    .. lease .. sub(record, 49)
-  put('HSET', 'j' .. sub(id, 1, 4), id, record)
-  put('ZREM', 'r' .. lane, member)
-  put('ZADD', 'leases', expiry, member)
-  put('ZADD', 'w' .. number, fence_text, member)
-  put('ZADD', 'x' .. lane, int(at('>I8', member, 1)), member)
-  if band(flags, APART) > 0 then record = record .. call('HGET', P .. 'j' .. sub(id, 1, 4), id .. 'p') end
-  reply[k + 4] = id .. record
+  record = char(RUNNING, flags) .. sub(record, 3, 4) .. next_attempts[attempt] .. sub(record, 9, 48) .. lease
+    .. sub(record, 49)
+  if bucket ~= sub(id, 1, 4) then
+    bucket = sub(id, 1, 4)
+    hash = words_of('HSET', 'j' .. bucket)
+  end
+  add(hash, id, record)
+  add(leases, expiry, member)
+  add(held, fence_text, member)
+  add(lane.running, '0', member)
+  if is_front then lane.count = lane.count + 1 else add(lane.ready, member) end
+  if band(flags, APART) > 0 then record = record .. call('HGET', P .. 'j' .. bucket, id .. 'p') end
+  taken[k], reply[k + 4] = id, record
+end
+reply[4] = table.concat(taken)
+if is_front then
+  for _, lane in pairs(of_lanes) do call('ZREMRANGEBYRANK', P .. 'r' .. lane.name, 0, lane.count - 1) end
 end
 if chosen ~= '' then
   for i = next_word + 1, #ARGV, 3 do call('HSET', P .. 'rates', ARGV[i], ARGV[i + 2]) end

@@ -1,7 +1,12 @@
 -- Deletes ended jobs with all that belongs to them. ARGV in threes from ARGV[3] on: the set, the member, its score. Returns
--- 1 for each that is deleted; 0 for one that is not there any more, or has a child that has not ended.
+-- 1 for each that is deleted; 0 for one that is not there any more; 2 for one that has a child that has not ended; - for one
+-- that is left to the next call, because those before it have many children. Returns '' while a batch with conditions has
+-- the gate.
+local CHILDREN, PAGE, looked_at = 1000, 250, 0
+
 local function is_needed(member)
   local children = call('SMEMBERS', P .. 'h' .. member)
+  looked_at = looked_at + #children
   for from = 1, #children, 1000 do
     local ids = {}
     for i = from, math.min(from + 999, #children) do ids[#ids + 1] = sub(children[i], 9) end
@@ -11,15 +16,37 @@ local function is_needed(member)
   return false
 end
 
-local verdicts, size, chunks, buckets = {}, 0, {}, {}
+-- Takes the entries of jobs that are gone from the begin of a ledger.
+local function trim(set)
+  for _ = 1, 20 do
+    local ids, first = live(call('LRANGE', P .. set, 0, PAGE - 1)), 1
+    while ids[first] == '' do first = first + 1 end
+    if first > 1 then
+      call('LPOP', P .. set, first - 1)
+      local left = call('HINCRBY', P .. 'gone', sub(set, 2), 1 - first)
+      if left <= 0 then call('HDEL', P .. 'gone', sub(set, 2)) end
+    end
+    if first <= PAGE then return end
+  end
+end
+
+if gate() ~= '' then return '' end
+local verdicts, size, chunks, buckets, ledgers = {}, 0, {}, {}, {}
 for i = 3, #ARGV, 3 do
   local set, member = ARGV[i], ARGV[i + 1]
   local id = sub(member, 9)
   local bucket = P .. 'j' .. sub(id, 1, 4)
-  local verdict = '0'
-  if tonumber(call('ZSCORE', P .. set, member) or 'nan') == tonumber(ARGV[i + 2]) and not is_needed(member) then
-    verdict = '1'
-    local kept = call('HMGET', bucket, id, id .. 'g', id .. 'u')
+  local verdict = looked_at > CHILDREN and '-' or '0'
+  local kept = call('HMGET', bucket, id, id .. 'g', id .. 'u')
+  local is_there
+  if byte(set) == 99 then  -- a ledger
+    ledgers[set] = true
+    is_there = kept[1] and byte(kept[1], 1) == COMPLETED and sub(kept[1], 21, 28) == sub(member, 1, 8)
+  else
+    is_there = tonumber(call('ZSCORE', P .. set, member) or 'nan') == tonumber(ARGV[i + 2])
+  end
+  if is_there and verdict == '0' then verdict = is_needed(member) and '2' or '1' end
+  if verdict == '1' then
     if kept[2] then
       for k = 2, #kept[2], 25 do call('SREM', P .. 'h' .. sub(kept[2], k, k + 23), member) end
     end
@@ -31,8 +58,8 @@ for i = 3, #ARGV, 3 do
     if kept[1] and byte(kept[1], 1) == COMPLETED then size = size + #kept[1] end
     call('HDEL', bucket, id, id .. 'p', id .. 'g', id .. 'u')
     call('UNLINK', P .. 'a' .. id)
-    call('ZREM', P .. set, member)
-    local chunk = int(math.floor(at('>I8', member, 1) / 1024))
+    if ledgers[set] then call('HINCRBY', P .. 'gone', sub(set, 2), 1) else call('ZREM', P .. set, member) end
+    local chunk = int(math.floor(at('>I8', member, 1) / CHUNK))
     chunks[chunk] = (chunks[chunk] or 0) + 1
     buckets[bucket] = sub(id, 1, 4)
   end
@@ -47,5 +74,6 @@ end
 for bucket, name in pairs(buckets) do
   if call('EXISTS', bucket) == 0 then call('ZREM', P .. 'buckets', name) end
 end
+for set in pairs(ledgers) do trim(set) end
 if size > 0 then call('DECRBY', P .. 'bytes', size) end
 return table.concat(verdicts)

@@ -1,4 +1,4 @@
--- Moves at most ARGV[3] due jobs from scheduled to ready, the longest due first; returns how many.
+-- Moves at most ARGV[3] due jobs from scheduled to ready, the longest due first; returns how many, and lines to look at.
 local limit, places = tonumber(ARGV[3]), {}
 local sets = call('ZRANGE', P .. 'due', '-inf', int(now), 'BYSCORE')
 for _, set in ipairs(sets) do
@@ -11,17 +11,25 @@ if #sets > 1 then
     return one[2] < other[2]
   end)
 end
-local ids, moved = {}, math.min(limit, #places)
+local ids, moved, lines = {}, math.min(limit, #places), {}
 for i = 1, moved do ids[i] = sub(places[i][3], 9) end
 local found = records(ids)
 for i, id in ipairs(ids) do
   local record, member = found[i], places[i][3]
   local flags, lane = byte(record, 2), int(at('>I4', record, 29))
   put('ZREM', places[i][4], member)
-  put('HSET', 'j' .. sub(id, 1, 4), id, char(READY, flags - band(flags, RETRYING)) .. sub(record, 3))
-  put_ready(lane, int(at('>i8', record, 13)), member)
+  local state, turn = READY, int(at('>i8', record, 13))
+  if band(flags, KEYED) > 0 and byte(record, 51) == 0 then
+    local line = line_of(lane, sub(record, 51, 50 + at('>I2', record, 49)))
+    state, lines[line] = LIMITED, true
+    put('ZADD', 'q' .. lane, int(at('>I8', member, 1)), member)
+    put('ZADD', 'o' .. line, turn, member)
+  else
+    put_ready(lane, turn, member)
+  end
+  put('HSET', 'j' .. sub(id, 1, 4), id, char(state, flags - band(flags, RETRYING)) .. sub(record, 3))
 end
-flush()
+settle_all(lines)
 for _, set in ipairs(sets) do redue(set) end
 wake()
-return moved
+return {moved, marked}

@@ -1,0 +1,123 @@
+"""A connection that redis-py has opened, read and written without its streams.
+
+The driver opens it: addresses, TLS, user, database. From then on its transport belongs to `Channel`, a protocol of
+asyncio over the parser of hiredis. The streams took about 20 µs of CPU time for each call (an enqueue 121 µs with them,
+94 without; most of the rest is the kernel's), and a quarter of that of a batch of 500.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import hiredis
+from redis.exceptions import ConnectionError as ConnectionLost
+from redis.exceptions import InvalidResponse
+
+_NOTHING = object()
+_hiredis: Any = hiredis  # its types allow commands of one word only
+_pack = _hiredis.pack_command
+Word = bytes | str | float
+
+
+class Channel(asyncio.Protocol):
+    """Sends commands and receives their replies, in order. It has the methods of the driver that this backend uses."""
+
+    def __init__(self, connection: Any) -> None:
+        """`connection` is open, without an outstanding reply; it must not be used any more."""
+        self._loop = asyncio.get_running_loop()
+        self._writer, self._reader = connection._writer, self  # noqa: SLF001 - the driver gives its transport no other way
+        connection._writer = connection._reader = None  # noqa: SLF001 - it would close the transport when it is deleted
+        self._replies: deque[Any] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._lost: Exception | None = None
+        self._until = 0.0
+        self._alarm: asyncio.TimerHandle | None = None
+        parse_error = connection._parser.parse_error  # noqa: SLF001 - error replies become the driver's errors
+        self._parser = hiredis.Reader(protocolError=InvalidResponse, replyError=parse_error, notEnoughData=_NOTHING)
+        self._transport: Any = self._writer.transport
+        self._transport.set_protocol(self)
+
+    async def exchange(self, words: tuple[Word, ...], timeout: float) -> Any:
+        """Send a command and return its reply; raises errors of the driver, and `TimeoutError`."""
+        self._send(_pack(words))
+        self._until = self._loop.time() + timeout
+        if self._alarm is None:
+            self._alarm = self._loop.call_later(timeout, self._check_time)
+        return await self.read_response()
+
+    def _send(self, data: bytes) -> None:
+        if self.at_eof():
+            raise self._lost or ConnectionLost("the server has closed the connection")
+        self._transport.write(data)
+
+    def _check_time(self) -> None:
+        """Fail a call that waits for too long; otherwise look again when the last one would."""
+        self._alarm = None
+        if self._waiter is None or self._until == 0.0:
+            return
+        if self._loop.time() < self._until:
+            self._alarm = self._loop.call_at(self._until, self._check_time)
+        elif not self._waiter.done():
+            self._waiter.set_exception(TimeoutError("no reply in time"))
+
+    # -- the driver's methods
+
+    def pack_command(self, *words: Word) -> list[bytes]:
+        """Return the bytes of a command."""
+        return [_pack(words)]
+
+    async def send_packed_command(self, command: Sequence[bytes], check_health: bool = False) -> None:  # noqa: ARG002
+        """Send commands; their replies are read one by one."""
+        self._until = 0.0  # the caller has its own limit
+        self._send(b"".join(command))
+
+    async def read_response(self) -> Any:
+        """Return the next reply; raise it if it is an error."""
+        while not self._replies:
+            if self._lost is not None:
+                raise self._lost
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        reply = self._replies.popleft()
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it was not dropped."""
+        return self._writer is not None
+
+    def at_eof(self) -> bool:
+        """Whether it cannot be used any more: it is closed, or has received something that was not asked for."""
+        return self._lost is not None or bool(self._replies) or self._transport.is_closing()
+
+    # -- what the transport calls
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has come, and wake the call that waits."""
+        try:
+            self._parser.feed(data)
+            while (reply := self._parser.gets()) is not _NOTHING:
+                self._replies.append(reply)
+        except InvalidResponse as error:
+            self._lost = error
+            self._transport.abort()
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail the call that waits."""
+        self._lost = self._lost or ConnectionLost(f"the connection was closed ({exc or 'by the server'})")
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done() and (self._replies or self._lost is not None):
+            self._waiter.set_result(None)

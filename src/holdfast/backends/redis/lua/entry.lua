@@ -1,0 +1,15 @@
+-- Returns, for entries of a ledger, the ids of their jobs; '' in place of one that is gone.
+local function live(entries)
+  local ids = {}
+  for i, entry in ipairs(entries) do
+    local seq = at('>I8', '\0\0' .. sub(entry, 8), 1)
+    local from = seq % CHUNK * 16
+    ids[i] = call('GETRANGE', P .. 'i' .. int(math.floor(seq / CHUNK)), from, from + 15)
+  end
+  local found = records(ids)
+  for i, entry in ipairs(entries) do
+    local record = found[i]
+    if not (record and byte(record, 1) == COMPLETED and sub(record, 23, 28) == sub(entry, 8)) then ids[i] = '' end
+  end
+  return ids
+end

@@ -1,0 +1,176 @@
+"""Where the primary of a store is: found for each new connection, and learned from faults and redirections.
+
+```text
+   one server    the address in the URL
+   sentinels     the address that the first sentinel to answer names
+   a cluster     the address that MOVED named last, or else those in the URL, one after another
+```
+
+A connection is used only if its server says that it is a primary: a replica answers reads with an older state. In a
+cluster that needs no question: a replica answers MOVED.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import ModuleType
+from typing import Any
+
+from redis import connection as blocking
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import MovedError, ReadOnlyError, RedisError
+from redis.retry import Retry
+
+from holdfast.backends.redis.error_map import is_reply
+from holdfast.backends.redis.location import Address, RedisLocation
+
+CONNECT_TIMEOUT = 5.0
+_SENTINEL_TIMEOUT = 1.0
+_NOWHERE = Address("", 0)
+
+
+class Route:
+    """The way to the primary of a store, for the connections of one process; `address` is that of the newest one.
+
+    Connections to another address are out of date.
+    """
+
+    def __init__(self, location: RedisLocation) -> None:
+        self.location = location
+        self.address = _NOWHERE
+        self._known = location.addresses
+        self.attempts = 1
+        """Of one connection, each at another address: the one that was right so far may be that of a lost primary."""
+        if location.service is not None or location.is_cluster:
+            self.attempts += len(location.addresses) if location.is_cluster else 1
+
+    def is_current(self, address: Address) -> bool:
+        """Whether a connection to this address may still be used."""
+        return address is self.address or address == self.address
+
+    async def found(self) -> Address:
+        """Return the address of the primary; errors of the driver pass through."""
+        if self.location.service is not None and self.address is _NOWHERE:
+            return await asyncio.to_thread(self.find)
+        return self.find()
+
+    def find(self) -> Address:
+        """Return the address of the primary, with blocking calls."""
+        if self.address is _NOWHERE:
+            self.address = self._known[0] if self.location.service is None else self._ask_sentinels()
+        return self.address
+
+    def _ask_sentinels(self) -> Address:
+        reasons: list[str] = []
+        for sentinel in self._known:
+            try:
+                answer = self._ask_sentinel(sentinel)
+            except (RedisError, OSError) as error:
+                answer, reason = None, str(error) or type(error).__name__
+            else:
+                reason = f"it monitors no service {self.location.service}"
+            if answer is not None:
+                return answer
+            reasons.append(f"{sentinel.host}:{sentinel.port}: {reason}")
+            self._put_last(sentinel)
+        raise RedisConnectionError(f"no sentinel names a primary: {'; '.join(reasons)}")
+
+    def _ask_sentinel(self, sentinel: Address) -> Address | None:
+        location = self.location
+        connection = _new(
+            blocking,
+            location,
+            sentinel,
+            username=location.sentinel_username,
+            password=location.sentinel_password,
+            socket_connect_timeout=_SENTINEL_TIMEOUT,
+            socket_timeout=_SENTINEL_TIMEOUT,
+        )
+        try:
+            connection.connect()
+            connection.send_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", location.service)
+            found = connection.read_response()
+        finally:
+            connection.disconnect()
+        return None if found is None else Address(found[0].decode(), int(found[1]))
+
+    def connection(self, module: ModuleType, address: Address, *, socket_timeout: float | None) -> Any:
+        """Return a connection to a server, not yet opened, of the driver's async or blocking module."""
+        location = self.location
+        return _new(
+            module,
+            location,
+            address,
+            db=location.db,
+            username=location.username,
+            password=location.password,
+            client_name=f"holdfast.{location.name}",  # shown by CLIENT LIST
+            socket_connect_timeout=CONNECT_TIMEOUT,
+            socket_timeout=socket_timeout,
+        )
+
+    @property
+    def question(self) -> tuple[str, ...]:
+        """The words with which a new connection asks for the role of its server; none in a cluster."""
+        return () if self.location.is_cluster else ("INFO", "replication")
+
+    def require_primary(self, reply: bytes) -> None:
+        """Raise `ReadOnlyError` if the reply to `question` is that of a replica."""
+        facts = dict(line.split(":", 1) for line in reply.decode().splitlines() if ":" in line)
+        if facts.get("role") == "slave":
+            raise ReadOnlyError(f"a replica of {facts.get('master_host')}:{facts.get('master_port')}")
+
+    def heed(self, error: BaseException, address: Address) -> bool:
+        """Learn from a fault of a connection; return whether the call was not carried out and another server will."""
+        if isinstance(error, MovedError) and self.location.path is None:
+            named: Any = error
+            self.address = Address(named.host or address.host, int(named.port))
+            return True
+        is_elsewhere = self.location.service is not None or self._known != (address,)
+        if isinstance(error, ReadOnlyError) or (is_elsewhere and not is_reply(error)):
+            if self.is_current(address):
+                self.address = _NOWHERE
+            self._put_last(address)
+        return False
+
+    def _put_last(self, address: Address) -> None:
+        """The next question goes to another one of the addresses in the URL."""
+        if address in self._known:
+            self._known = (*(each for each in self._known if each != address), address)
+
+
+def connect_blocking(route: Route, reply_timeout: float | None) -> tuple[Any, Address]:
+    """Open a blocking connection to the primary; errors of the driver pass through."""
+    for left in reversed(range(route.attempts)):
+        address = route.find()
+        try:
+            return _connected(route, address, reply_timeout), address
+        except (RedisError, OSError):
+            if not left:
+                raise
+    raise AssertionError
+
+
+def _connected(route: Route, address: Address, reply_timeout: float | None) -> Any:
+    connection = route.connection(blocking, address, socket_timeout=reply_timeout)
+    try:
+        connection.connect()
+        if route.question:
+            connection.send_command(*route.question)
+            route.require_primary(connection.read_response())
+    except BaseException as error:
+        route.heed(error, address)
+        connection.disconnect()
+        raise
+    return connection
+
+
+def _new(module: ModuleType, location: RedisLocation, address: Address, **settings: Any) -> Any:
+    settings |= {"protocol": 2, "retry": Retry(NoBackoff(), 0)}
+    if location.path is not None:
+        return module.UnixDomainSocketConnection(path=location.path, **settings)
+    settings |= {"host": address.host, "port": address.port}
+    if location.tls:
+        return module.SSLConnection(ssl_ca_certs=location.ca, ssl_check_hostname=True, **settings)
+    return module.Connection(**settings)

@@ -1,0 +1,202 @@
+"""A replica takes the place of its primary: what is lost, with and without a wait for it, and what never happens."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+from tests.redis.replicas import Pair, pair, until
+from tests.redis.whole import check_whole
+from tests.servers.redis import connection_of, own_redis
+
+from holdfast.app.open import open_backend
+from holdfast.backends.redis.scripts import STAGE
+from holdfast.backends.redis.steps import ScriptCall
+from holdfast.errors import OutcomeUnknown, StoreUnavailable
+from holdfast.model.outcome import Completed
+from holdfast.store.backend import Backend
+from holdfast.store.values import Finish, Verdict
+from holdfast.testing.conformance.base import LEASE, a_job, claim, enqueue, in_extender, state_of
+from holdfast.testing.redis_server import Flavour
+from holdfast.testing.stores import open_store
+
+SECOND = pytest.param("redis", marks=pytest.mark.slow)
+each_flavour = pytest.mark.parametrize("flavour", ["valkey", SECOND])
+EACH = 15  # jobs before and after the line to the replica is cut
+REPLICATED = ("durability=replicated", "replica_timeout=0.02")
+
+
+class Sent(NamedTuple):
+    """The ids of jobs that were acknowledged, and of those with an unknown outcome."""
+
+    acknowledged: list[str]
+    unknown: list[str]
+
+
+async def _enqueue_across_a_cut(both: Pair, *settings: str) -> Sent:
+    sent = Sent([], [])
+    async with open_store(both.url(*settings)) as backend:
+        for number in range(2 * EACH):
+            if number == EACH:
+                both.cut()
+            job = a_job()
+            try:
+                await backend.jobs.enqueue([job])
+            except OutcomeUnknown:
+                sent.unknown.append(job.id)
+            else:
+                sent.acknowledged.append(job.id)
+    return sent
+
+
+async def _lost(both: Pair, ids: list[str]) -> int:
+    async with open_store(both.replica_url) as backend:
+        return len(set(ids) - {seen.id for seen in await backend.insight.states(ids)})
+
+
+@pytest.mark.slow
+@each_flavour
+async def test_what_was_acknowledged_without_a_wait_is_lost_by_a_failover(flavour: Flavour):
+    with pair(flavour) as both:
+        sent = await _enqueue_across_a_cut(both)
+        both.fail_over()
+        assert (len(sent.acknowledged), len(sent.unknown)) == (2 * EACH, 0)
+        assert await _lost(both, sent.acknowledged) == EACH
+        check_whole(both.replica_url)
+
+
+@each_flavour
+async def test_nothing_that_was_acknowledged_after_a_wait_is_lost_by_a_failover(flavour: Flavour):
+    with pair(flavour) as both:
+        sent = await _enqueue_across_a_cut(both, *REPLICATED)
+        both.fail_over()
+        assert (len(sent.acknowledged), len(sent.unknown)) == (EACH, EACH)
+        assert await _lost(both, sent.acknowledged) == 0
+        assert await _lost(both, sent.unknown) == EACH
+
+
+@pytest.mark.slow
+async def test_an_enqueue_of_unknown_outcome_is_repeated_on_the_new_primary_and_makes_each_job_once():
+    with pair("valkey") as both:
+        async with open_store(both.url(*REPLICATED)) as backend:
+            first = [a_job() for _ in range(5)]
+            await backend.jobs.enqueue(first)
+            both.cut()
+            second = [a_job() for _ in range(5)]
+            with pytest.raises(OutcomeUnknown):
+                await backend.jobs.enqueue(second)
+        both.fail_over()
+        async with open_store(both.replica_url) as backend:
+            assert await backend.jobs.enqueue([*first, *second]) == [False] * 5 + [True] * 5
+        check_whole(both.replica_url)
+
+
+@pytest.mark.slow
+async def test_a_staged_enqueue_that_a_failover_has_cut_in_two_makes_all_its_jobs_or_none():
+    with pair("valkey") as both:
+        async with open_store(both.url()) as old:
+            await enqueue(old, a_job())
+            both.cut()
+        both.fail_over()
+        async with open_store(both.replica_url) as backend:
+            # The pieces that came before are on the old primary only; this one is the last.
+            server = backend._parts.here  # type: ignore[attr-defined]
+            call = ScriptCall(STAGE, [b"0123456789abcdef", 1, "", 500, b"job"])
+            assert await server.wire.call(call, b"") == 0
+            jobs = [a_job() for _ in range(1200)]
+            assert await backend.jobs.enqueue(jobs) == [True] * 1200
+            assert await _count(backend) == 1201
+        check_whole(both.replica_url)
+
+
+async def _count(backend: Backend) -> int:
+    return sum(queue.ready for queue in await backend.insight.queues())
+
+
+@each_flavour
+async def test_a_zombie_of_a_claim_that_a_failover_has_lost_finishes_nothing(flavour: Flavour):
+    with pair(flavour) as both:
+        async with open_store(both.url()) as old:
+            ids = await enqueue(old, *(a_job() for _ in range(20)))
+            both.cut()
+            zombies = await claim(old, worker_id="zombie")
+            assert len(zombies) == 20
+        both.fail_over()
+        async with open_store(both.replica_url) as backend:
+            stale = [Finish(job.lease, Completed('"zombie"')) for job in zombies]
+            assert await backend.jobs.finish(stale) == [Verdict.LOST] * 20  # the jobs are ready
+            held = await claim(backend, worker_id="next")
+            assert {job.id for job in held} == set(ids)
+            assert min(job.fence for job in held) > max(job.fence for job in zombies)
+            assert await backend.jobs.finish(stale) == [Verdict.LOST] * 20  # now they are leased
+            extended = await in_extender(
+                backend, lambda extender: extender.extend([job.lease for job in zombies], LEASE)
+            )
+            assert len(extended.lost) == 20
+            done = [Finish(job.lease, Completed('"next"')) for job in held]
+            assert await backend.jobs.finish(done) == [Verdict.DONE] * 20
+        check_whole(both.replica_url)
+
+
+@pytest.mark.slow
+async def test_a_completion_that_a_failover_has_lost_is_repeated_and_the_job_is_completed_once():
+    with pair("valkey") as both:
+        async with open_store(both.url()) as old:
+            await enqueue(old, a_job())
+            (job,) = await claim(old)
+            both.cut()
+            assert await old.jobs.finish([Finish(job.lease, Completed('"first"'))]) == [Verdict.DONE]
+        both.fail_over()
+        async with open_store(both.replica_url) as backend:
+            assert await state_of(backend, job.id) == "running"  # its lease ends, and it runs again
+            assert await backend.jobs.reset(job.id)
+            (again,) = await claim(backend)
+            assert await backend.jobs.finish([Finish(job.lease, Completed('"first"'))]) == [Verdict.LOST]
+            assert await backend.jobs.finish([Finish(again.lease, Completed('"again"'))]) == [Verdict.DONE]
+        check_whole(both.replica_url)
+
+
+@each_flavour
+async def test_a_primary_without_enough_replicas_refuses_and_writes_nothing(flavour: Flavour):
+    with own_redis(flavour) as server:
+        url = f"{server.url}?name=alone"
+        async with open_store(url) as backend:
+            (job_id,) = await enqueue(backend, a_job())
+            connection_of(url).config_set("min-replicas-to-write", 1)
+            for act in (lambda: backend.jobs.enqueue([a_job()]), lambda: claim(backend)):
+                with pytest.raises(StoreUnavailable, match="min-replicas-to-write"):
+                    await act()
+            assert await state_of(backend, job_id) == "ready"
+            connection_of(url).config_set("min-replicas-to-write", 0)
+            assert await _count(backend) == 1
+        check_whole(url)
+
+
+async def test_a_store_on_a_replica_is_refused_with_the_address_of_the_primary():
+    with pair("valkey") as both:
+        async with open_store(both.url()) as backend:
+            await enqueue(backend, a_job())
+        until(both.is_replicated)
+        other = open_backend(both.replica_url)
+        with pytest.raises(
+            StoreUnavailable, match=f"connect to the primary .a replica of 127.0.0.1:{both.primary.port}"
+        ):
+            await other.open()
+        await other.close()
+
+
+@pytest.mark.slow
+async def test_a_primary_that_was_made_a_replica_answers_nothing_until_it_is_a_primary_again():
+    with pair("valkey") as both:
+        async with open_store(both.url()) as backend:
+            (job_id,) = await enqueue(backend, a_job())
+            until(both.is_replicated)
+            connection_of(both.replica.url).replicaof("NO", "ONE")
+            client = both.client()
+            client.replicaof("127.0.0.1", both.replica.port)
+            with pytest.raises(StoreUnavailable, match="replica"):
+                await backend.jobs.enqueue([a_job()])
+            with pytest.raises(StoreUnavailable, match="replica"):  # nor does it show what is out of date
+                await state_of(backend, job_id)
+            client.replicaof("NO", "ONE")
+            assert await state_of(backend, job_id) == "ready"
