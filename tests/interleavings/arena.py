@@ -1,27 +1,22 @@
-"""The place where operations meet: a schema of its own, a connection for each side, and one to look on."""
+"""The place where operations meet, on any store."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from pprint import pformat
 from typing import Any
 
-from psycopg import AsyncConnection
 from tests.interleavings.judging import Judge, Outcomes
-from tests.interleavings.operations import OPERATIONS, Instant, Leases, Operation, World, a_job
+from tests.interleavings.operations import OPERATIONS, Instant, Leases, Operation, Verbs, World, a_job
 from tests.interleavings.orders import Orders
-from tests.interleavings.postgres import FIRST_TO_WAIT, PostgresVerbs, SteppingRunner
 from tests.interleavings.setups import LIMITED, LIMITS, SETUPS, set_up_schedules
 from tests.interleavings.stepping import Order, Side, run_order
 from tests.interleavings.tables import Tables, check_whole, observed
 
-from holdfast.backends.postgres.backend import PostgresBackend
-from holdfast.backends.postgres.connecting import connect
-from holdfast.backends.postgres.jobs import PostgresJobs
-from holdfast.backends.postgres.location import PostgresLocation
-from holdfast.testing.stores import open_store
+from holdfast.store.backend import Backend
+from holdfast.store.jobs_over_rows import JobsOverRows
 
 SIDES = 3
 
@@ -30,6 +25,7 @@ SIDES = 3
 class Seen:
     """What was seen in all orders of some operations: in how many of them somebody waited, or was broken off."""
 
+    endings: int = 0
     number: int = 0
     waited: int = 0
     broken_off: int = 0
@@ -39,15 +35,24 @@ class Seen:
 class Arena:
     """Runs operations together and checks what comes of it."""
 
-    def __init__(
-        self, backend: PostgresBackend, clock: Instant, connections: Sequence[AsyncConnection[Any]], tables: Tables
-    ) -> None:
+    divergences = 0
+    """See `Orders`."""
+
+    def __init__(self, backend: Backend, clock: Instant, tables: Tables, verbs: Callable[[Side], Verbs]) -> None:
         self._backend = backend
         self._clock = clock
-        self._connections = connections
         self._tables = tables
+        self._verbs = verbs
         self._prepared: dict[str, tuple[Leases, int, Judge]] = {}
         self._allowed: dict[tuple[Any, ...], Outcomes] = {}
+
+    @classmethod
+    async def open(cls, backend: Backend, clock: Instant, tables: Tables, verbs: Callable[[Side], Verbs]) -> Arena:
+        """Return an arena on an open store without jobs."""
+        await backend.jobs.enqueue([a_job()])  # its lane stays
+        assert isinstance(backend.jobs, JobsOverRows)
+        backend.jobs._is_joined = True  # the decision on children is an operation by itself
+        return cls(backend, clock, tables, verbs)
 
     async def _prepare(self, state: str) -> tuple[Leases, int, Judge]:
         """Bring the store into a state once; later it is put back."""
@@ -64,10 +69,16 @@ class Arena:
         return self._prepared[state]
 
     async def explore(self, state: str, names: Sequence[str], *, every: bool = False, rolls_back: bool = True) -> Seen:
-        """Run the operations in all orders, with all endings or with commits only, and check each outcome."""
+        """Run the operations in all orders, with all endings or with commits only, and check each outcome.
+
+        At least one side commits. Where all of them roll back, nothing is left to judge, and up to the last end each
+        order is one of those in which only the last side commits.
+        """
         seen = Seen()
         for endings in product([True, False] if rolls_back else [True], repeat=len(names)):
-            await self._explore(state, names, endings, seen=seen, every=every)
+            if any(endings):
+                seen.endings += 1
+                await self._explore(state, names, endings, seen=seen, every=every)
         return seen
 
     async def _explore(
@@ -78,7 +89,7 @@ class Arena:
         leases, now_us, judge = await self._prepare(state)
         self._clock.now_us = now_us
         operations = [OPERATIONS[name] for name in names]
-        orders = Orders(every=every)
+        orders = Orders(every=every, divergences=self.divergences)
         while orders.another():
             await self._tables.restore(state)
             order = await run_order(orders, [self._bind(one, leases) for one in operations], endings, self._tables)
@@ -90,10 +101,7 @@ class Arena:
 
     def _bind(self, operation: Operation, leases: Leases) -> Any:
         async def run(side: Side) -> Any:
-            runner = SteppingRunner(side, self._connections[side.number], self._backend._statements)
-            jobs = self._backend.jobs
-            assert isinstance(jobs, PostgresJobs)
-            return await operation(World(PostgresVerbs(runner, jobs), leases, f"side-{side.number}"))
+            return await operation(World(self._verbs(side), leases, f"side-{side.number}"))
 
         return run
 
@@ -117,30 +125,4 @@ class Arena:
         if came not in self._allowed[key]:
             right = "\nor ".join(map(str, self._allowed[key]))
             raise AssertionError(f"no order of whole operations has this outcome:\n{told}\nis {came}\nnot {right}")
-        return str(came)
-
-
-@asynccontextmanager
-async def open_arena(url: str) -> AsyncIterator[Arena]:
-    """Open an arena in a schema that does not exist yet."""
-    clock = Instant()
-    location = PostgresLocation.parse(url)
-    async with AsyncExitStack() as stack:
-        backend = await stack.enter_async_context(open_store(url, clock=clock))
-        assert isinstance(backend, PostgresBackend)
-        connections = []
-        for _ in range(SIDES + 1):
-            connection = await connect(location)
-            stack.push_async_callback(connection.close)
-            await connection.execute("set synchronous_commit = off")
-            connections.append(connection)
-        for connection in connections[:SIDES]:
-            await connection.execute(f"set deadlock_timeout = '{FIRST_TO_WAIT}'".encode())
-        pids = [connection.info.backend_pid for connection in connections[:SIDES]]
-        await backend.jobs.enqueue([a_job()])  # its lane stays
-        assert isinstance(backend.jobs, PostgresJobs)
-        backend.jobs._is_joined = True  # the decision on children is an operation by itself
-        yield Arena(backend, clock, connections[:SIDES], Tables(connections[SIDES], location.schema, pids))
-
-
-__all__ = ["Arena", "Seen", "open_arena"]
+        return pformat(came)  # with sorted keys: rows come in any order

@@ -80,11 +80,13 @@ class _Place:
 class Orders:
     """All orders, one at a time: `while orders.another(): ... orders.choose(...) ...`.
 
-    With `every`, no order is left out for being the like of another.
+    With `every`, no order is left out for being the like of another. `divergences`: how often the same choices may lead
+    elsewhere, as on a store whose locks depend on what it has not cleaned up yet; the search then goes on from there.
     """
 
-    def __init__(self, *, every: bool = False) -> None:
+    def __init__(self, *, every: bool = False, divergences: int = 0) -> None:
         self._every = every
+        self._divergences = divergences
         self._places: list[_Place] = []
         self._depth = 0
         self._begun = False
@@ -101,6 +103,11 @@ class Orders:
 
     def choose(self, steps: Mapping[int, Footprint]) -> int | None:
         """Return the side that goes next; None if an order like this one was run before."""
+        if self._depth < len(self._places) and self._places[self._depth].steps != steps:
+            if not self._divergences:
+                raise DivergedError(f"at step {self._depth}: {self._places[self._depth].steps} were {steps}")
+            self._divergences -= 1
+            del self._places[self._depth :]
         if self._depth == len(self._places):
             self._note_clashes(steps)
             asleep = self._places[-1].asleep_after() if self._places and not self._every else NOBODY
@@ -110,8 +117,6 @@ class Orders:
             wanted = set(steps) if self._every else set[int]()
             self._places.append(_Place(dict(steps), asleep, awake[0], wanted))
         place = self._places[self._depth]
-        if place.steps != steps:
-            raise DivergedError(f"at step {self._depth}: {place.steps} were {steps}")
         self._depth += 1
         return place.chosen
 

@@ -1,42 +1,35 @@
-"""The store's own verbs on real connections of PostgreSQL, each statement a step.
-
-What stands above the verbs, `PostgresJobs`, is the real one; only its runner is ours. It ends each transaction in a
-step of its own, as a caller's transaction does that enqueues or completes through `using=`.
-"""
+"""PostgreSQL as a place for the arena: a schema of its own, a connection for each side, and one to look on."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from datetime import timedelta
-from functools import cache, partial
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache
+from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor
+from psycopg import AsyncConnection, AsyncCursor, sql
 from psycopg.rows import tuple_row
+from tests.interleavings.arena import SIDES, Arena
+from tests.interleavings.operations import Instant
 from tests.interleavings.orders import Footprint
-from tests.interleavings.stepping import BrokenOffError, RolledBackError, Side
+from tests.interleavings.runner import SteppedVerbs, SteppingRunner
+from tests.interleavings.stepping import Side
+from tests.interleavings.tables import TABLES, Rows
 
+from holdfast.backends.postgres.backend import PostgresBackend
+from holdfast.backends.postgres.connecting import connect
 from holdfast.backends.postgres.error_map import is_conflict
 from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.jobs import PostgresJobs
+from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.statements import TEMPLATES, Statements, transposed
 from holdfast.backends.postgres.verbs.extend import extend_many
-from holdfast.backends.sql.fenced_verbs import fenced_verbs
-from holdfast.backends.sql.schedule_rows import SqlScheduleRows
-from holdfast.backends.sql.steps import Ask, Asked, Each, Together, run
-from holdfast.model.job import Lease
+from holdfast.backends.sql.steps import Ask, Asked, Each, Together
 from holdfast.store.claim_floor import Floors
-from holdfast.store.jobs import JobStore
-from holdfast.store.schedules import ScheduleStore
-from holdfast.store.schedules_over_rows import SchedulesOverRows
-from holdfast.store.steps import BecameReady, Steps
-from holdfast.store.values import Extension, Finish, Verdict
-from holdfast.store.verbs.finish import complete
-
-T = TypeVar("T")
+from holdfast.store.steps import BecameReady
+from holdfast.testing.stores import open_store
 
 # `deadlock_timeout` of a side. PostgreSQL breaks off whichever side of a circle looks first, which would be a matter of
 # chance. So only a side that begins to wait while another waits already looks at all: the last one of the circle.
@@ -57,85 +50,30 @@ def footprint(statement: str) -> Footprint:
     return Footprint(reads=tables, locks=locks)
 
 
-class SteppingRunner:
-    """A `Runner` on one connection, whose statements wait for their side's turn."""
-
-    joins = False  # in no handler's transaction
+class PostgresRunner(SteppingRunner):
+    """A runner on a connection of psycopg."""
 
     def __init__(self, side: Side, connection: AsyncConnection[Any], statements: Statements) -> None:
-        self._side = side
+        super().__init__(side)
         self._connection = connection
         self._statements = statements
-        self._is_joined = False
         self._deadlock_timeout = FIRST_TO_WAIT
 
-    @property
-    def is_alone(self) -> bool:
-        return not self._is_joined
+    async def begin(self) -> None:
+        await self._connection.execute(b"begin isolation level read committed")
+        self._deadlock_timeout = FIRST_TO_WAIT
 
-    async def once(self, verb: Callable[[], Steps[T]]) -> T:
-        async with self._transaction():
-            return await self._drive(verb())
+    async def execute(self, word: str) -> Any:
+        await self._connection.execute(word.encode())
 
-    async def write(self, verb: Callable[[], Steps[T]]) -> T:
-        async with self._transaction():
-            return await self._drive(verb())
+    def is_conflict(self, error: BaseException) -> bool:
+        return isinstance(error, psycopg.Error) and is_conflict(error)
 
-    async def look(self, verb: Callable[[], Steps[T]]) -> T:
-        return await self._drive(verb())
-
-    async def read(self, verb: Callable[[], Steps[T]]) -> T:
-        return await self._drive(verb())
-
-    @asynccontextmanager
-    async def together(self) -> AsyncIterator[None]:
-        """Let all verbs inside be of one transaction."""
-        async with self._transaction():
-            self._is_joined = True
-            try:
-                yield
-            finally:
-                self._is_joined = False
-
-    @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[None]:
-        if self._is_joined:
-            yield
-            return
-        side = self._side
-        try:
-            await self._connection.execute(b"begin isolation level read committed")
-            self._deadlock_timeout = FIRST_TO_WAIT
-            yield
-            ends = Footprint(ends=side.transaction.locks)
-            word = "commit" if side.commits else "rollback"
-            await side.step(word, ends, partial(self._connection.execute, word.encode()))
-        except BaseException as error:
-            await self._connection.execute(b"rollback")
-            if isinstance(error, psycopg.Error) and is_conflict(error):
-                raise BrokenOffError from error
-            raise
-        finally:
-            side.transaction = Footprint()
-        if not side.commits:
-            raise RolledBackError
-
-    async def _drive(self, steps: Steps[T]) -> T:
-        try:
-            asked = next(steps)
-            while True:
-                asked = steps.send(await self._answer(asked))
-        except StopIteration as stop:
-            value: T = stop.value
-            return value
-        finally:
-            steps.close()
-
-    async def _answer(self, asked: Asked) -> list[Any]:
+    async def answer(self, asked: Asked) -> list[Any]:
         if isinstance(asked, BecameReady):
             return []
         if isinstance(asked, Together):  # other clients' statements may run between them
-            return [await self._answer(one) for one in asked.asks]
+            return [await self.answer(one) for one in asked.asks]
         if isinstance(asked, Each):
             asked = transposed(asked)
         assert isinstance(asked, Ask)
@@ -148,64 +86,108 @@ class SteppingRunner:
                 parameters = self._statements.parameters(asked.parameters)
                 await cursor.execute(self._statements.text(asked.statement), parameters, binary=True)
                 if cursor.rowcount:  # what found nothing holds nothing
-                    self._side.transaction |= touched
+                    self.holds(touched)
                 if not cursor.description:
                     return [()] * max(0, cursor.rowcount)
                 return [record(*row) for row in await cursor.fetchall()]
 
-        rows: list[Any] = await self._side.step(asked.statement, touched, act)
+        rows: list[Any] = await self.step(asked.statement, touched, act)
         return rows
 
     async def _choose_deadlock_timeout(self) -> None:
-        others_wait = any(other.under_way for other in self._side.others if other is not self._side)
-        timeout = LATER_TO_WAIT if others_wait else FIRST_TO_WAIT
+        timeout = LATER_TO_WAIT if self.others_wait else FIRST_TO_WAIT
         if timeout != self._deadlock_timeout:
             self._deadlock_timeout = timeout
             await self._connection.execute("select set_config('deadlock_timeout', %s, true)", [timeout])
 
 
-class PostgresVerbs:
-    """What the operations call, on one side."""
+class PostgresTables:
+    """The tables of one schema, through a connection of our own. Also tells who waits for whom."""
 
-    def __init__(self, runner: SteppingRunner, whole: PostgresJobs) -> None:
-        self._runner = runner
-        jobs = PostgresJobs(
-            runner,
-            PostgresJobRows(),
-            lanes=whole._lanes,
-            floors=Floors(),
-            blockers=whole._blockers,  # what it asks is no step: it is a transaction by itself
+    def __init__(self, connection: AsyncConnection[Any], schema: str, backends: Sequence[int]) -> None:
+        self._connection = connection
+        self._schema = schema
+        self._backends = list(backends)
+        self._restore: dict[str, sql.Composed] = {}
+        row = sql.SQL("{name}, (select coalesce(json_agg(row), '[]') from {table} as row)")
+        rows = [row.format(name=sql.Literal(name), table=self._named(name)) for name in TABLES]
+        self._read = sql.SQL("select json_build_object({})").format(sql.SQL(", ").join(rows))
+        self._clear = [sql.SQL("delete from {}").format(self._named(name)) for name in TABLES]
+
+    def _named(self, name: str) -> sql.Identifier:
+        return sql.Identifier(self._schema, name)
+
+    async def clear(self) -> None:
+        """Empty all tables."""
+        await self._connection.execute(sql.SQL("; ").join(self._clear))
+
+    async def keep(self, state: str) -> None:
+        """Remember what the tables hold now."""
+        rows = await self.read()
+        statements = [*self._clear]
+        for name in filter(rows.__getitem__, TABLES):
+            both = {"kept": self._named(f"kept {state} {name}"), "table": self._named(name)}
+            await self._connection.execute(sql.SQL("create table {kept} as table {table}").format(**both))
+            statements.append(sql.SQL("insert into {table} select * from {kept}").format(**both))
+        for name in ("fence", "job_seq"):
+            sequence = self._named(name)
+            found = await self._connection.execute(sql.SQL("select last_value, is_called from {}").format(sequence))
+            last, is_called = await found.fetchone() or (1, False)
+            called = sql.Literal(sequence.as_string()), sql.Literal(last), sql.Literal(is_called)
+            statements.append(sql.SQL("select setval({}, {}, {})").format(*called))
+        self._restore[state] = sql.SQL("; ").join(statements)
+
+    async def restore(self, state: str) -> None:
+        """Put back what was remembered."""
+        await self._connection.execute(self._restore[state])
+
+    async def read(self) -> Rows:
+        """Return all rows."""
+        found = await (await self._connection.execute(self._read)).fetchone()
+        assert found is not None
+        rows: Rows = found[0]
+        return rows
+
+    async def blockers(self, sides: Sequence[int]) -> dict[int, set[int]]:
+        """Return for each of these sides those whose locks it waits for."""
+        found = await self._connection.execute(
+            "select given, pg_blocking_pids(given) from unnest(%s::integer[]) as given",
+            ([self._backends[side] for side in sides],),
         )
-        jobs._in_callers_transaction = False  # it commits at once, and may lock limit keys
-        self.jobs: JobStore = jobs
-        self.schedules: ScheduleStore = SchedulesOverRows(runner, SqlScheduleRows(), jobs.inserter, lambda: None)
+        number = {backend: side for side, backend in enumerate(self._backends)}
+        return {number[pid]: {number[one] for one in before if one in number} for pid, before in await found.fetchall()}
 
-    async def extend_many(self, held: Sequence[Lease], duration: timedelta) -> Extension:
-        return await self._runner.once(lambda: extend_many(held, duration))
 
-    async def complete_inside(self, lease: Lease) -> Verdict:
-        """Complete as a handler's transaction does: the lease locked first."""
+@asynccontextmanager
+async def open_postgres_arena(url: str) -> AsyncIterator[Arena]:
+    """Open an arena in a schema that does not exist yet."""
+    clock = Instant()
+    location = PostgresLocation.parse(url)
+    async with AsyncExitStack() as stack:
+        backend = await stack.enter_async_context(open_store(url, clock=clock))
+        assert isinstance(backend, PostgresBackend)
+        connections = []
+        for _ in range(SIDES + 1):
+            connection = await connect(location)
+            stack.push_async_callback(connection.close)
+            await connection.execute("set synchronous_commit = off")
+            connections.append(connection)
+        for connection in connections[:SIDES]:
+            await connection.execute(f"set deadlock_timeout = '{FIRST_TO_WAIT}'".encode())
+        pids = [connection.info.backend_pid for connection in connections[:SIDES]]
+        whole, rows = backend.jobs, PostgresJobRows()
+        assert isinstance(whole, PostgresJobs)
 
-        def steps() -> Steps[Verdict]:
-            if not (yield from run("lock_lease", seq=lease.seq, fence=lease.fence, milliseconds=60_000)):
-                return Verdict.LOST
-            return (yield from complete(PostgresJobRows(), lease, None))
+        def verbs(side: Side) -> SteppedVerbs:
+            runner = PostgresRunner(side, connections[side.number], backend._statements)
+            jobs = PostgresJobs(
+                runner,
+                rows,
+                lanes=whole._lanes,
+                floors=Floors(),
+                blockers=whole._blockers,  # what it asks is no step: it is a transaction by itself
+            )
+            jobs._in_callers_transaction = False  # it commits at once, and may lock limit keys
+            return SteppedVerbs(runner, jobs, rows, extend_many)
 
-        return await self._runner.write(steps)
-
-    async def batch_inside(self, finishes: Sequence[Finish]) -> dict[str, Verdict]:
-        """End many jobs as the transaction of a batch does: all leases locked first, and the held ones ended."""
-        verbs = fenced_verbs(PostgresJobRows())
-
-        def steps() -> Steps[dict[str, Verdict]]:
-            held = yield from verbs.lock_jobs([finish.lease for finish in finishes], 60_000)
-            kept = [finish for finish in finishes if (finish.lease.seq, finish.lease.fence) in held]
-            verdicts = (yield from verbs.finish(kept)) if kept else []
-            return {finish.lease.job_id: verdict for finish, verdict in zip(kept, verdicts, strict=True)}
-
-        return await self._runner.write(steps)
-
-    @asynccontextmanager
-    async def together(self) -> AsyncIterator[None]:
-        async with self._runner.together():
-            yield
+        yield await Arena.open(backend, clock, PostgresTables(connections[SIDES], location.schema, pids), verbs)

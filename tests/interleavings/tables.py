@@ -1,16 +1,14 @@
-"""The tables of a store under test: put back as they were before each order, and read after it."""
+"""The rows of a store under test: what holds in every state of them, and what can be told of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-from psycopg import AsyncConnection, sql
+from typing import Any, Protocol
 
 from holdfast.model.turn import run_at_of
 
 STATES = ("ready", "scheduled", "blocked", "running", "completed", "failed", "cancelled")
-_TABLES = (
+TABLES = (
     *("job", *STATES, "key_head", "unique_key", "attempt", "tally", "minute_count"),
     *("parent_link", "parent_change", "schedule", "limit_key", "limit_slot"),
 )
@@ -19,61 +17,28 @@ COUNTS = ("enqueued", "completed", "retried", "failed", "cancelled", "lost")
 Rows = dict[str, list[dict[str, Any]]]
 
 
-class Tables:
-    """The tables of one schema, through a connection of our own. Also tells who waits for whom."""
-
-    def __init__(self, connection: AsyncConnection[Any], schema: str, backends: Sequence[int]) -> None:
-        self._connection = connection
-        self._schema = schema
-        self._backends = list(backends)
-        self._restore: dict[str, sql.Composed] = {}
-        row = sql.SQL("{name}, (select coalesce(json_agg(row), '[]') from {table} as row)")
-        rows = [row.format(name=sql.Literal(name), table=self._named(name)) for name in _TABLES]
-        self._read = sql.SQL("select json_build_object({})").format(sql.SQL(", ").join(rows))
-        self._clear = [sql.SQL("delete from {}").format(self._named(name)) for name in _TABLES]
-
-    def _named(self, name: str) -> sql.Identifier:
-        return sql.Identifier(self._schema, name)
+class Tables(Protocol):
+    """The tables of a store, through a connection of our own: put back as they were before each order, and read."""
 
     async def clear(self) -> None:
         """Empty all tables."""
-        await self._connection.execute(sql.SQL("; ").join(self._clear))
+        ...
 
     async def keep(self, state: str) -> None:
         """Remember what the tables hold now."""
-        rows = await self.read()
-        statements = [*self._clear]
-        for name in filter(rows.__getitem__, _TABLES):
-            both = {"kept": self._named(f"kept {state} {name}"), "table": self._named(name)}
-            await self._connection.execute(sql.SQL("create table {kept} as table {table}").format(**both))
-            statements.append(sql.SQL("insert into {table} select * from {kept}").format(**both))
-        for name in ("fence", "job_seq"):
-            sequence = self._named(name)
-            found = await self._connection.execute(sql.SQL("select last_value, is_called from {}").format(sequence))
-            last, is_called = await found.fetchone() or (1, False)
-            called = sql.Literal(sequence.as_string()), sql.Literal(last), sql.Literal(is_called)
-            statements.append(sql.SQL("select setval({}, {}, {})").format(*called))
-        self._restore[state] = sql.SQL("; ").join(statements)
+        ...
 
     async def restore(self, state: str) -> None:
         """Put back what was remembered."""
-        await self._connection.execute(self._restore[state])
+        ...
 
     async def read(self) -> Rows:
         """Return all rows."""
-        found = await (await self._connection.execute(self._read)).fetchone()
-        assert found is not None
-        rows: Rows = found[0]
-        return rows
+        ...
 
     async def blockers(self, sides: Sequence[int]) -> dict[int, set[int]]:
-        """Return for each of these sides those whose locks it waits for."""
-        found = await self._connection.execute(
-            "select given, pg_blocking_pids(given) from unnest(%s::integer[]) as given",
-            ([self._backends[side] for side in sides],),
-        )
-        number = {backend: side for side, backend in enumerate(self._backends)}
-        return {number[pid]: {number[one] for one in before if one in number} for pid, before in await found.fetchall()}
+        """Return for each of these sides those whose locks it may wait for; none if it does not wait."""
+        ...
 
 
 def check_whole(rows: Rows) -> None:

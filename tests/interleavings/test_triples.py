@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.interleavings.conftest import Explore
+from tests.interleavings.conftest import ON_POSTGRES, Explore
 
 TRIPLES = [
     ("absent", "enqueue", "enqueue", "enqueue"),
@@ -42,6 +42,7 @@ TRIPLES = [
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
+@ON_POSTGRES
 @pytest.mark.parametrize(("state", "first", "second", "third"), TRIPLES)
 def test_three_operations_at_once_come_to_one_after_the_other(
     explore: Explore, state: str, first: str, second: str, third: str

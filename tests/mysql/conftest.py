@@ -1,4 +1,4 @@
-"""A database for each test, on the server that the whole run shares."""
+"""A database for each test, on the server that the whole run shares: MariaDB, and in `make test-slow` MySQL, too."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ from holdfast.backends.mysql.backend import MysqlBackend
 from holdfast.backends.mysql.backend import open_backend as open_mysql
 
 
+@pytest.fixture(params=["mariadb", pytest.param("mysql", marks=pytest.mark.slow)])
+def flavour(request: pytest.FixtureRequest) -> mysql.Flavour:
+    chosen: mysql.Flavour = request.param
+    return chosen
+
+
 @pytest.fixture
-def url() -> Iterator[str]:
+def url(flavour: mysql.Flavour) -> Iterator[str]:
     """The URL of a database with our tables, without jobs or events."""
-    with mysql.clean_database() as url:
+    with mysql.clean_database(flavour) as url:
         yield url
 
 

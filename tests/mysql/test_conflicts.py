@@ -11,12 +11,13 @@ import pytest
 from tests.servers import mysql
 
 from holdfast.backends.mysql.backend import MysqlBackend
+from holdfast.backends.mysql.driver import VerbConnection
 from holdfast.backends.sql.steps import run, value
 from holdfast.errors import ConfigError, StoreUnavailable, TransactionConflict
 from holdfast.model.job import JobState
 from holdfast.model.outcome import Completed
 from holdfast.store.steps import Steps
-from holdfast.store.values import Finish
+from holdfast.store.values import Finish, Verdict
 from holdfast.testing.conformance.base import a_job, claim, enqueue, hold_one, state_of
 
 LIMIT = timedelta(seconds=20)
@@ -177,3 +178,29 @@ async def test_a_rescue_does_not_wait_for_a_caller_that_keeps_an_order_key_locke
     finally:
         other.close()
     assert await state_of(backend, head) is JobState.READY
+
+
+@pytest.mark.parametrize("is_followed", [False, True], ids=["alone", "followed"])
+async def test_the_completion_of_an_effect_is_sent_together_with_its_commit_unless_a_job_follows(
+    backend: MysqlBackend, monkeypatch: pytest.MonkeyPatch, is_followed: bool
+):
+    job = a_job() if not is_followed else msgspec.structs.replace(a_job(), order_key="k")
+    await enqueue(backend, job, msgspec.structs.replace(a_job(), order_key="k"))
+    lease = next(one.lease for one in await claim(backend) if one.id == job.id)
+    trips: list[list[str]] = []
+    ask = VerbConnection.ask
+
+    async def record(self: VerbConnection, texts: list[str]) -> Any:
+        trips.append(texts)
+        return await ask(self, texts)
+
+    monkeypatch.setattr(VerbConnection, "ask", record)
+    async with backend.begin(lease, limit=LIMIT) as transaction:
+        trips.clear()
+        assert await transaction.complete(lease, '"done"') is Verdict.DONE
+    monkeypatch.undo()
+    assert trips[0][0].startswith("insert into holdfast_completed")
+    assert trips[0][-1] == "commit"
+    assert (len(trips) > 1) is is_followed
+    assert await state_of(backend, job.id) is JobState.COMPLETED
+    assert (await backend.insight.job(job.id)).result == '"done"'

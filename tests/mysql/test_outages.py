@@ -11,7 +11,6 @@ from typing import Any
 import pymysql
 import pytest
 from tests.servers import mysql
-from tests.servers.missing import give_up
 
 from holdfast.backends.mysql.backend import MysqlBackend
 from holdfast.backends.mysql.backend import open_backend as open_mysql
@@ -147,21 +146,19 @@ class TestServersOfOthers:
     """Settings of an administrator that are not ours."""
 
     @pytest.fixture
-    def server(self) -> Iterator[mysql.OwnServer]:
-        try:
-            with mysql.own_server(
-                sql_mode="ANSI_QUOTES,NO_BACKSLASH_ESCAPES,ONLY_FULL_GROUP_BY,PIPES_AS_CONCAT",
-                default_time_zone="-03:30",
-                character_set_server="latin1",
-                max_allowed_packet="1M",
-                transaction_isolation="SERIALIZABLE",
-                lower_case_table_names="1",
-            ) as server:
-                yield server
-        except mysql.NoServerError as error:
-            give_up("MySQL", str(error))
+    def server(self, flavour: mysql.Flavour) -> Iterator[mysql.MysqlServer]:
+        with mysql.own_server(
+            flavour,
+            sql_mode="ANSI_QUOTES,NO_BACKSLASH_ESCAPES,ONLY_FULL_GROUP_BY,PIPES_AS_CONCAT",
+            default_time_zone="-03:30",
+            character_set_server="latin1",
+            max_allowed_packet="1M",
+            transaction_isolation="SERIALIZABLE",
+            lower_case_table_names="1",
+        ) as server:
+            yield server
 
-    async def test_foreign_modes_zones_collations_and_small_packets_do_not_matter(self, server: mysql.OwnServer):
+    async def test_foreign_modes_zones_collations_and_small_packets_do_not_matter(self, server: mysql.MysqlServer):
         mysql.run(server.url, "create database shop character set latin1 collate latin1_german1_ci")
         async with open_store(server.url + "shop") as backend:
             jobs = [a_job(payload=f'"größe 🙂 {number} {"x" * 2000}"') for number in range(3000)]
@@ -177,7 +174,7 @@ class TestServersOfOthers:
             (stored,) = await backend.streams.events.read_stream("c", "Größe ", limit=5)
             assert stored.payload == '"🙂"'
 
-    async def test_a_payload_that_the_server_refuses_is_named_with_the_remedy(self, server: mysql.OwnServer):
+    async def test_a_payload_that_the_server_refuses_is_named_with_the_remedy(self, server: mysql.MysqlServer):
         mysql.run(server.url, "create database shop")
         async with open_store(server.url + "shop") as backend:
             with pytest.raises((StoreError, StoreUnavailable, OutcomeUnknown)):
@@ -185,7 +182,7 @@ class TestServersOfOthers:
             assert await backend.jobs.enqueue([a_job()]) == [True]
 
     async def test_a_server_that_becomes_read_only_is_reported_and_left_when_it_writes_again(
-        self, server: mysql.OwnServer
+        self, server: mysql.MysqlServer
     ):
         mysql.run(
             server.url,
@@ -203,14 +200,14 @@ class TestServersOfOthers:
             await enqueue(backend, a_job())
             assert (await backend.insight.facts())["oldest_transaction"].startswith("unknown")
 
-    async def test_a_crash_loses_no_acknowledged_job_and_no_fence_returns(self, server: mysql.OwnServer):
+    async def test_a_crash_loses_no_acknowledged_job_and_no_fence_returns(self, server: mysql.MysqlServer):
         mysql.run(server.url, "set global innodb_flush_log_at_trx_commit = 1", "create database shop")
         async with open_store(server.url + "shop") as backend:
             ids = await enqueue(backend, *(a_job() for _ in range(20)))
             leased = await claim(backend, 10)
             await backend.jobs.release([job.lease for job in leased], started=False)
             mysql.run(server.url + "shop", "delete from holdfast_fence")
-            server.stop()
+            server.kill()
             with pytest.raises(StoreUnavailable):
                 await backend.jobs.enqueue([a_job()])
             server.start()
@@ -249,16 +246,18 @@ class TestPrivileges:
         await backend.close()
 
 
-async def test_a_database_without_our_tables_is_installed_only_if_the_url_allows_it():
-    with mysql.own_database() as url:
+async def test_a_database_without_our_tables_is_installed_only_if_the_url_allows_it(flavour: mysql.Flavour):
+    with mysql.own_database(flavour) as url:
         backend = open_mysql(f"{url}?install=never")
         with pytest.raises(SchemaMismatch, match="schema install"):
             await backend.open()
         await backend.close()
 
 
-async def test_several_processes_may_install_at_once_and_half_an_installation_is_completed():
-    with mysql.own_database() as url:
+async def test_several_processes_may_install_at_once_and_half_an_installation_is_completed(
+    flavour: mysql.Flavour,
+):
+    with mysql.own_database(flavour) as url:
         text = open_mysql(url).schema.script()
         mysql.run(url, text.partition("create table if not exists holdfast_job")[0])
         backends = [open_mysql(url) for _ in range(4)]

@@ -186,8 +186,8 @@ async def test_a_connection_outside_of_a_transaction_is_refused(backend: MysqlBa
             await backend.join(using).enqueue([a_job()])
 
 
-async def test_a_connection_to_another_database_is_refused(backend: MysqlBackend):
-    with mysql.own_database() as elsewhere:
+async def test_a_connection_to_another_database_is_refused(backend: MysqlBackend, flavour: mysql.Flavour):
+    with mysql.own_database(flavour) as elsewhere:
         mysql.run(elsewhere, "create table holdfast_meta (installation varchar(36))")
         async with over_pymysql(elsewhere) as (using, _, _):
             with pytest.raises(ConfigError, match="leads to the database"):

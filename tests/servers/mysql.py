@@ -1,8 +1,8 @@
-"""A throw-away MySQL or MariaDB server for the tests.
+"""Throw-away MariaDB and MySQL servers for the tests.
 
-Where it comes from, the first that answers: the URL in $HOLDFAST_TEST_MYSQL, a server on this machine, the package
-manager when root (only the server's program, which starts no service). It listens on a free port of the loopback
-address only. One server serves a whole pytest run, as in `postgres.py`.
+Where each comes from, the first that answers: the URL in $HOLDFAST_TEST_MARIADB or $HOLDFAST_TEST_MYSQL, a server on
+this machine, the cache, a download into the cache. It listens on a free port of the loopback address only. One server
+of a flavour serves a whole pytest run, as in `postgres.py`.
 
 Databases are used by one test after another: creating the tables takes longer than most tests do. What a test has
 written is deleted; a database with other tables than the installation's gets them dropped.
@@ -14,12 +14,11 @@ import atexit
 import fcntl
 import os
 import secrets
-import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -29,30 +28,51 @@ from urllib.parse import urlsplit
 
 import pymysql
 from pymysql.constants import CLIENT
+from tests.servers.downloads import URL_VARIABLES, program_or_reason
 from tests.servers.missing import give_up
-from tests.servers.mysql_keeper import serve, start
 
 from holdfast.app.open import open_backend
+from holdfast.testing.mysql_server import Flavour, MysqlProgram, MysqlServer, mysql_server
 
-URL_VARIABLE = "HOLDFAST_TEST_MYSQL"
+__all__ = [
+    "Flavour",
+    "MysqlServer",
+    "clean_database",
+    "connect",
+    "own_database",
+    "own_server",
+    "program_of",
+    "return_database",
+    "run",
+    "server_url",
+    "take_database",
+]
+
+NAMES = {"mariadb": "MariaDB", "mysql": "MySQL"}
 _TIMEOUT = 90.0
 _PROCESS = os.getpid()
 _held: list[IO[str]] = []
-_unused: list[str] = []
+_unused: defaultdict[str, list[str]] = defaultdict(list)
+"""The databases that no test uses, of each server."""
 
 
-class NoServerError(Exception):
-    """No server can be had on this machine; the text says what was tried."""
+def program_of(flavour: Flavour) -> MysqlProgram:
+    """Return the server program of a flavour; the test is not run where there is none, and fails where CI=true."""
+    found = program_or_reason(flavour)
+    if isinstance(found, str):
+        give_up(NAMES[flavour], f"{found}, in ${URL_VARIABLES[flavour]}")
+    return found
 
 
 @cache
-def server_url() -> str:
-    """Return the URL of the run's server, with a slash at its end, started if need be; raises `NoServerError`."""
-    given = os.environ.get(URL_VARIABLE)
+def server_url(flavour: Flavour = "mariadb") -> str:
+    """Return the URL of the run's server, with a slash at its end, started if need be; gives up without one."""
+    given = os.environ.get(URL_VARIABLES[flavour])
     if given:
         return given.rstrip("/") + "/"
+    program_of(flavour)
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"{os.getpid()}-{secrets.token_hex(4)}"
-    folder = Path(tempfile.gettempdir()) / f"holdfast-mysql-{os.getuid()}-{run}"
+    folder = Path(tempfile.gettempdir()) / f"holdfast-{flavour}-{os.getuid()}-{run}"
     folder.mkdir(mode=0o711, exist_ok=True)
     lock = (folder / "used").open("a")
     fcntl.flock(lock, fcntl.LOCK_SH)
@@ -61,16 +81,15 @@ def server_url() -> str:
         fcntl.flock(starting, fcntl.LOCK_EX)
         url = folder / "url"
         if not url.exists():
-            _start_keeper(folder, url)
+            _start_keeper(flavour, folder, url)
         return url.read_text()
 
 
-def _start_keeper(folder: Path, url: Path) -> None:
-    server = find_server()
+def _start_keeper(flavour: Flavour, folder: Path, url: Path) -> None:
     log = folder / "keeper.log"
     with log.open("w") as output:
         keeper = subprocess.Popen(
-            [sys.executable, "-m", "tests.servers.mysql_keeper", str(folder), str(server)],
+            [sys.executable, "-m", "tests.servers.mysql_keeper", str(folder), flavour],
             cwd=Path(__file__).parents[2],
             stdout=output,
             stderr=output,
@@ -80,37 +99,9 @@ def _start_keeper(folder: Path, url: Path) -> None:
     until = time.monotonic() + _TIMEOUT
     while not url.exists():
         if keeper.poll() is not None or time.monotonic() > until:
-            raise NoServerError(f"{server} did not start:\n{log.read_text()}")
+            give_up(NAMES[flavour], f"the server did not start:\n{log.read_text()}")
         time.sleep(0.02)
     keeper.returncode = 0  # it outlives this process on purpose: nobody here waits for it
-
-
-def find_server() -> Path:
-    """Return the program of a server; raises `NoServerError`."""
-    found = _on_this_machine() or _from_the_package_manager()
-    if found is None:
-        message = (
-            f"no MySQL or MariaDB: set {URL_VARIABLE} to a URL without a database, mysql://root@127.0.0.1:3306, or "
-            "install a server (apt install mariadb-server-core)"
-        )
-        raise NoServerError(message)
-    return found
-
-
-def _on_this_machine() -> Path | None:
-    for name in ("mariadbd", "mysqld"):
-        found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
-        if found is not None:
-            return Path(found)
-    return None
-
-
-def _from_the_package_manager() -> Path | None:
-    if os.getuid() != 0 or shutil.which("apt-get") is None:
-        return None
-    command = ["apt-get", "install", "--yes", "--no-install-recommends", "mariadb-server-core"]
-    subprocess.run(command, check=False, capture_output=True, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
-    return _on_this_machine()
 
 
 def connect(url: str, **settings: Any) -> pymysql.Connection[Any]:
@@ -135,12 +126,9 @@ def run(url: str, *statements: str) -> list[Any]:
 
 
 @contextmanager
-def own_database() -> Iterator[str]:
+def own_database(flavour: Flavour = "mariadb") -> Iterator[str]:
     """Yield the URL of an empty database, and drop it afterwards; skips without a server."""
-    try:
-        server = server_url()
-    except NoServerError as error:
-        give_up("MySQL", str(error))
+    server = server_url(flavour)
     name = f"test_{secrets.token_hex(6)}"
     run(server, f"create database {name}")
     try:
@@ -150,18 +138,19 @@ def own_database() -> Iterator[str]:
 
 
 @contextmanager
-def clean_database() -> Iterator[str]:
+def clean_database(flavour: Flavour = "mariadb") -> Iterator[str]:
     """Yield the URL of a database with our tables, without jobs or events; skips without a server."""
-    url = take_database()
+    url = take_database(flavour)
     try:
         yield url
     finally:
         return_database(url)
 
 
-def take_database() -> str:
+def take_database(flavour: Flavour = "mariadb") -> str:
     """Return such a URL, for `return_database` afterwards."""
-    return _unused.pop() if _unused else _installed()
+    server = server_url(flavour)
+    return _unused[server].pop() if _unused[server] else _installed(server)
 
 
 def return_database(url: str) -> None:
@@ -171,14 +160,10 @@ def return_database(url: str) -> None:
     except pymysql.MySQLError:  # a test has dropped it, or has left a lock
         _drop(url)
     else:
-        _unused.append(url)
+        _unused[url[: url.rindex("/") + 1]].append(url)
 
 
-def _installed() -> str:
-    try:
-        server = server_url()
-    except NoServerError as error:
-        give_up("MySQL", str(error))
+def _installed(server: str) -> str:
     url = f"{server}test_{secrets.token_hex(6)}"
     run(server, f"create database {url.rpartition('/')[2]}")
     run(url, open_backend(url).schema.script())
@@ -220,38 +205,15 @@ def _drop(url: str) -> None:
 @atexit.register
 def _drop_unused() -> None:
     """Leave nothing on a server that outlives the tests; a process that a test has forked drops nothing."""
-    if os.environ.get(URL_VARIABLE) and os.getpid() == _PROCESS:
-        for url in _unused:
-            _drop(url)
-
-
-class OwnServer:
-    """A server of one test, which it may stop, starve and set up as it likes."""
-
-    def __init__(self, folder: Path, settings: dict[str, str]) -> None:
-        self._data = folder / "data"
-        self._server = find_server()
-        self._process, self.url = start(folder, self._server, **settings)
-        self._settings = {**settings, "port": str(urlsplit(self.url).port)}
-
-    def stop(self) -> None:
-        """Stop at once, as a crash does."""
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
-
-    def start(self) -> None:
-        """Start again on the same data and port."""
-        self._process, self.url = serve(self._data, self._server, **self._settings)
+    if os.getpid() == _PROCESS:
+        given = {os.environ.get(name, "").rstrip("/") + "/" for name in URL_VARIABLES.values()}
+        for server in given.intersection(_unused):
+            for url in _unused[server]:
+                _drop(url)
 
 
 @contextmanager
-def own_server(**settings: str) -> Iterator[OwnServer]:
-    """Give a test a server for itself."""
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-mysql-own-"))
-    folder.chmod(0o711)
-    server = OwnServer(folder, settings)
-    try:
+def own_server(flavour: Flavour = "mariadb", **settings: Any) -> Iterator[MysqlServer]:
+    """Give a test a server for itself, which it may kill, starve and set up as it likes; see `mysql_server`."""
+    with mysql_server(program=program_of(flavour), **settings) as server:
         yield server
-    finally:
-        server.stop()
-        shutil.rmtree(folder, ignore_errors=True)

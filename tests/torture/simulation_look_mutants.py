@@ -58,7 +58,7 @@ def a_look_whether_all_is_done_is_older_than_the_claim(patch: Patch) -> None:
     patch.setattr(Store, "outstanding", outstanding)
 
 
-@MUTANTS.rarest
+@MUTANTS.rarest(first=2450)
 def a_cancellation_counts_for_later_claims_too(patch: Patch) -> None:
     """The fence of the lease that somebody asked to cancel is not compared with the present one."""
     real = InFlight.cancel_asked

@@ -165,7 +165,7 @@ def an_extension_counts_for_later_claims_too(patch: Patch) -> None:
     patch.setattr(HeldLeases, "extended", extended)
 
 
-@MUTANTS.rarest
+@MUTANTS.rarest(first=1550)
 def a_lease_called_lost_is_given_up_though_its_finish_was_sent(patch: Patch) -> None:
     patch.setattr(Finishes, "is_sent", lambda finishes, seq: False)
 

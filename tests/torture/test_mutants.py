@@ -15,12 +15,13 @@ import psycopg
 import pytest
 from psycopg import sql
 from tests.servers.postgres import server_url
+from tests.servers.redis import new_store_url
 from tests.torture.mutants.catalogue import MUTANTS
 from tests.torture.mutants.driving import drive
 from tests.torture.mutants.faults import MIXES, NEED_A_LINK
 from tests.torture.mutants.load import CONTROL, ROOT, environment
-from tests.torture.mutants.mutant import POSTGRES, SQLITE
-from tests.torture.mutants.patching import Code, MissingTarget, Sql
+from tests.torture.mutants.mutant import POSTGRES, REDIS, SQLITE
+from tests.torture.mutants.patching import Code, Lua, MissingTarget, Sql
 
 from holdfast.torture.checker import INVARIANTS
 
@@ -33,6 +34,9 @@ MOST_RUNS = 3
 def url(request, tmp_path) -> Generator[str]:
     if request.param == SQLITE:
         yield f"sqlite:///{tmp_path}/store.db"
+        return
+    if request.param == REDIS:
+        yield new_store_url("valkey")
         return
     name = f"test_{secrets.token_hex(6)}"
     with psycopg.connect(server_url(), autocommit=True) as connection:
@@ -76,7 +80,9 @@ def test_the_checker_finds_every_deliberate_bug(name, url, tmp_path):
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("url", "under"),
-    [(SQLITE, under) for under in MIXES if under not in NEED_A_LINK] + [(POSTGRES, under) for under in MIXES],
+    [(SQLITE, under) for under in MIXES if under not in NEED_A_LINK]
+    + [(POSTGRES, under) for under in MIXES]
+    + [(REDIS, "calm"), (REDIS, "stops")],
     indirect=["url"],
 )
 def test_the_product_as_it_is_passes_under_the_same_faults(url, under, tmp_path):
@@ -109,6 +115,8 @@ def test_a_mutant_without_its_target_is_refused():
     for patch in (
         Sql(SQLITE, "no_such_statement", "a", "b"),
         Sql(SQLITE, "leave_running", "no such text", "b"),
+        Lua("no_such_script", "a", "b"),
+        Lua("effect", "no such text", "b"),
         Code("holdfast.model.turn:no_such_function", "a", "b"),
         Code("holdfast.model.turn:turn_of", "no such text", "b"),
         Code("holdfast.no_such_module:turn_of", "a", "b"),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.servers.missing import give_up
+from tests.servers.mysql import program_of as mysql_program_of
 from tests.servers.redis import program_of
 
 from holdfast.errors import ConfigError
@@ -86,7 +87,20 @@ def test_nothing_is_lost_or_doubled_on_redis_while_its_server_is_killed_too(tmp_
 
     assert_clean(code, report, said)
     assert (report["versions"]["appendonly"], report["versions"]["appendfsync"]) == ("yes", "always")
-    assert report["effects"] == 0, "no transaction writes effects there"
+    assert report["effects"] > 50
+    assert_the_server_suffered(report)
+
+
+@pytest.mark.parametrize("flavour", ["mariadb", pytest.param("mysql", marks=pytest.mark.slow)])
+def test_nothing_is_lost_or_doubled_on_mysql_while_its_server_is_killed_too(tmp_path, flavour):
+    mysql_program_of(flavour)
+
+    code, report, said = run(tmp_path, "--server", flavour)
+
+    assert_clean(code, report, said)
+    assert report["effects"] > 50
+    assert report["versions"]["innodb_flush_log_at_trx_commit"] == "1"
+    assert report["cuts_inside_commit"] >= 1
     assert_the_server_suffered(report)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -70,6 +70,29 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, jobs=jobs, seconds=seconds, limit=self.limit + seconds - self.seconds)
 
 
+def faults_of(**counts: int) -> dict[Fault, int]:
+    """Return the counts to reach, given by the names of the faults."""
+    return {Fault(name): count for name, count in counts.items()}
+
+
+class Profiles(NamedTuple):
+    """The sizes of one kind of run. `release_one_writer` is for a store that has one write lock, which is slower."""
+
+    smoke: Profile
+    standard: Profile
+    release: Profile
+    release_one_writer: Profile
+
+    def of(self, name: str, *, one_writer: bool) -> Profile:
+        """Return the profile of this name."""
+        if name not in PROFILES:
+            raise ConfigError(f"no profile {name!r}; choose one of {', '.join(PROFILES)}")
+        is_slow = one_writer and name == "release"
+        profile: Profile = getattr(self, f"{name}_one_writer" if is_slow else name)
+        return profile
+
+
+PROFILES: Final = ("smoke", "standard", "release")
 _SMOKE: Final = Profile(
     jobs=1500,
     seconds=9.0,
@@ -77,19 +100,9 @@ _SMOKE: Final = Profile(
     drain=60.0,
     workers=3,
     producers=2,
-    faults={
-        Fault.KILL: 3,
-        Fault.FAILPOINT: 2,
-        Fault.STOP: 1,
-        Fault.TERM: 1,
-        Fault.CUT: 2,
-        Fault.COMMIT: 2,
-        Fault.STATEMENT: 2,
-        Fault.TERMINATE: 1,
-        Fault.RESTART: 1,
-        Fault.SKEW: 1,
-        Fault.SNAPSHOT: 1,
-    },
+    faults=faults_of(
+        kill=3, failpoint=2, stop=1, term=1, cut=2, commit=2, statement=2, terminate=1, restart=1, skew=1, snapshot=1
+    ),
 )
 _STANDARD: Final = Profile(
     jobs=120_000,
@@ -98,19 +111,19 @@ _STANDARD: Final = Profile(
     drain=60.0,
     workers=4,
     producers=2,
-    faults={
-        Fault.KILL: 80,
-        Fault.FAILPOINT: 60,
-        Fault.STOP: 50,
-        Fault.TERM: 20,
-        Fault.CUT: 100,
-        Fault.COMMIT: 50,
-        Fault.STATEMENT: 50,
-        Fault.TERMINATE: 40,
-        Fault.RESTART: 6,
-        Fault.SKEW: 8,
-        Fault.SNAPSHOT: 3,
-    },
+    faults=faults_of(
+        kill=80,
+        failpoint=60,
+        stop=50,
+        term=20,
+        cut=100,
+        commit=50,
+        statement=50,
+        terminate=40,
+        restart=6,
+        skew=8,
+        snapshot=3,
+    ),
 )
 _RELEASE: Final = Profile(
     jobs=1_000_000,
@@ -119,44 +132,27 @@ _RELEASE: Final = Profile(
     drain=60.0,
     workers=4,
     producers=2,
-    faults={
-        Fault.KILL: 320,
-        Fault.FAILPOINT: 200,
-        Fault.STOP: 205,
-        Fault.TERM: 40,
-        Fault.CUT: 400,
-        Fault.COMMIT: 120,
-        Fault.STATEMENT: 120,
-        Fault.TERMINATE: 150,
-        Fault.RESTART: 21,
-        Fault.SKEW: 20,
-        Fault.SNAPSHOT: 5,
-    },
+    faults=faults_of(
+        kill=320,
+        failpoint=200,
+        stop=205,
+        term=40,
+        cut=400,
+        commit=120,
+        statement=120,
+        terminate=150,
+        restart=21,
+        skew=20,
+        snapshot=5,
+    ),
 )
 _RELEASE_ONE_WRITER: Final = msgspec.structs.replace(
     _RELEASE,
     jobs=300_000,
     seconds=900.0,
-    faults={
-        Fault.KILL: 200,
-        Fault.FAILPOINT: 110,
-        Fault.STOP: 105,
-        Fault.TERM: 40,
-        Fault.SNAPSHOT: 5,
-    },
+    faults=faults_of(kill=200, failpoint=110, stop=105, term=40, snapshot=5),
 )
-PROFILES: Final = ("smoke", "standard", "release")
-
-
-def profile_of(name: str, *, one_writer: bool) -> Profile:
-    """Return the profile of this name; with `one_writer` for a store that has one write lock, which is slower."""
-    if name == "smoke":
-        return _SMOKE
-    if name == "standard":
-        return _STANDARD
-    if name == "release":
-        return _RELEASE_ONE_WRITER if one_writer else _RELEASE
-    raise ConfigError(f"no profile {name!r}; choose one of {', '.join(PROFILES)}")
+profile_of = Profiles(_SMOKE, _STANDARD, _RELEASE, _RELEASE_ONE_WRITER).of
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,8 +21,10 @@ from holdfast.torture.wire import PostgresWire, Wire
 
 _BEGINS = re.compile(r"\s*(begin|start\s+transaction)\b", re.IGNORECASE)
 _ENDS = re.compile(r"\s*(commit|end|abort|rollback(?!\s+(work\s+|transaction\s+)?to\b))\b", re.IGNORECASE)
+_ENDS_WITH_IT = re.compile(r";\s*(commit|rollback)\s*\Z", re.IGNORECASE)  # as the last statement of a message
 When = Literal["before", "after"]
 _CHUNK = 65536
+_PACKET = 24  # bytes; at least as long as the packet that ends a reply
 
 
 async def _connected(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -68,7 +70,7 @@ class ProxiedConnection:
         when = self._proxy.cut_at(statement, is_alone=not self._is_in_transaction)
         if _BEGINS.match(statement):
             self._is_in_transaction = True
-        elif _ENDS.match(statement):
+        if _ENDS.match(statement) or _ENDS_WITH_IT.search(statement):
             self._is_in_transaction = False
         if when == "before":
             self.cut()
@@ -82,7 +84,7 @@ class ProxiedConnection:
                 if not self.drops_replies:
                     await self._pass_on(self._client, data)
                 elif self._cut_when_ready:
-                    self._swallowed = self._swallowed[-8:] + data
+                    self._swallowed = self._swallowed[-_PACKET:] + data
                     if self._proxy.wire.is_answered(self._swallowed):
                         self.cut()
                         return

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
+from holdfast.torture.urls import through
 from holdfast.torture.wire import HANDSHAKE
 
 _HERE = "127.0.0.1"
@@ -29,9 +30,7 @@ class RespWire:
 
     def led_to(self, url: str, port: int) -> str:
         """Return the URL by way of a port of this machine."""
-        parts = urlsplit(url)
-        user, at, _ = parts.netloc.rpartition("@")
-        return urlunsplit(parts._replace(netloc=f"{user}{at}{_HERE}:{port}"))
+        return through(url, port)
 
     def requests(self) -> RespRequests:
         """Return a parser; all connections of a proxy know the scripts that one of them has loaded."""

@@ -9,11 +9,12 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.errors import ConfigError, HoldfastError, SchemaMismatch, Unsupported
+from holdfast.testing.mysql_server import Flavour, mysql_server
 from holdfast.testing.redis_server import redis_server
 from holdfast.torture.checker import RunVerdict, check
 from holdfast.torture.conductor import Conductor
@@ -26,6 +27,8 @@ from holdfast.torture.report import RunReport, report_of
 from holdfast.torture.server import OwnServer, RunServer
 from holdfast.torture.target import Target, target_of
 
+_MYSQL: Mapping[str, Flavour] = {"mariadb": "mariadb", "mysql": "mysql"}
+
 
 @contextmanager
 def own_server(kind: str = "postgresql", *, keeps: bool = False) -> Generator[RunServer]:
@@ -37,6 +40,11 @@ def own_server(kind: str = "postgresql", *, keeps: bool = False) -> Generator[Ru
         with redis_server(sync="always") as server:
             server.is_kept = keeps
             yield server
+        return
+    if kind in _MYSQL:
+        with mysql_server(_MYSQL[kind], is_durable=True) as mysql:
+            mysql.is_kept = keeps
+            yield mysql
         return
     with own_postgres(keeps=keeps) as server:
         yield server
@@ -119,8 +127,8 @@ def no_verdict(error: Exception) -> Exception:
 
 def _driver_errors() -> list[type[Exception]]:
     """Return the error types of the driver of a server, if the run uses it."""
-    found = [(sys.modules.get("psycopg"), "Error"), (sys.modules.get("redis"), "RedisError")]
-    return [getattr(driver, name) for driver, name in found if driver is not None]
+    found = {"psycopg": "Error", "redis": "RedisError", "pymysql": "MySQLError"}
+    return [getattr(sys.modules[driver], name) for driver, name in found.items() if driver in sys.modules]
 
 
 async def torture(

@@ -33,6 +33,13 @@ def with_settings(url: str, **settings: str) -> str:
     return joined(parts, {**dict(parse_qsl(parts.query)), **settings}.items())
 
 
+def through(url: str, port: int) -> str:
+    """Return a URL by way of a port of this machine."""
+    parts = urlsplit(url)
+    user, at, _ = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"{user}{at}127.0.0.1:{port}").geturl()
+
+
 def joined(parts: SplitResult, query: Iterable[tuple[str, str]]) -> str:
     """Assemble a URL; `urlunsplit` would drop the slashes if no host is named, as for the local socket."""
     settings = urlencode(list(query), quote_via=quote)

@@ -1,6 +1,7 @@
 """What a proxy must know of the protocol between a client and its server: which statement is about to run.
 
-`PostgresWire` is the protocol of PostgreSQL; `holdfast.torture.resp` has that of Redis.
+`PostgresWire` is the protocol of PostgreSQL; `holdfast.torture.mysql_wire` and `holdfast.torture.resp` have
+those of MySQL and of Redis.
 """
 
 from __future__ import annotations

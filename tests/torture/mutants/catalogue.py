@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.torture.mutants.counting import COUNTING
+from tests.torture.mutants.effects import EFFECTS
 from tests.torture.mutants.endings import ENDINGS
 from tests.torture.mutants.fences import FENCES
 from tests.torture.mutants.graphs import GRAPHS
@@ -15,5 +16,6 @@ from tests.torture.mutants.schedules import SCHEDULES
 from tests.torture.mutants.unique import UNIQUE
 
 MUTANTS: Final[dict[str, Mutant]] = {
-    mutant.name: mutant for mutant in (*FENCES, *COUNTING, *ENDINGS, *UNIQUE, *GRAPHS, *LIMITS, *PACED, *SCHEDULES)
+    mutant.name: mutant
+    for mutant in (*FENCES, *COUNTING, *ENDINGS, *EFFECTS, *UNIQUE, *GRAPHS, *LIMITS, *PACED, *SCHEDULES)
 }

@@ -7,17 +7,17 @@ from tests.torture.mutants.patching import Code, Sql
 
 _VERBS = "holdfast.store.verbs"
 _SQLITE = "holdfast.backends.sqlite.verbs"
-_LIFE = "holdfast.runtime.effect:_life"
-_END = "await calls.verdict(effect.write_end(transaction))"
-_DONE = "    if ends:\n        effect.committed()"
+_LIFE = "holdfast.runtime.effect:_Life"
+_END = Code(f"{_LIFE}._end", "await self._calls.verdict(effect.write_end(transaction))", "None")
+_DONE = "    if self._ends:\n        effect.committed()"
 _FINISH = (
     "from holdfast.model.outcome import Completed, Failed, Failure\n"
     "    from holdfast.store.values import Finish, Verdict\n"
-    "    (verdict,) = await calls.run(effect.backend.jobs.finish([Finish(effect.lease, {outcome})]))"
+    "    (verdict,) = await self._calls.run(effect.backend.jobs.finish([Finish(effect.lease, {outcome})]))"
 )
 _COMPLETE = _FINISH.format(outcome="Completed(None)")
 _FAIL = _FINISH.format(outcome="Failed(Failure('Late', 'after the effect'))")
-_BEGIN = "    try:\n        try:\n            async with calls.begin(effect, isolation)"
+_BEGIN = "    self._opening = self._calls.begin(effect, self._isolation)"
 
 _TRANSACTION = "holdfast.backends.postgres.handler_transaction"
 
@@ -37,7 +37,7 @@ ENDINGS = (
         "effect_without_completion",
         SQLITE,
         "ctx.transaction() commits the effect without the completion",
-        Code(_LIFE, _END, "None"),
+        _END,
         caught_by="I1 I2",
     ),
     mutant(
@@ -96,7 +96,8 @@ ENDINGS = (
         "completion_after_the_effect",
         SQLITE,
         "ctx.transaction() commits the effect first and completes the job in a second step",
-        Code(_LIFE, _END, "None", ((_DONE, f"    {_COMPLETE}\n{_DONE}"),)),
+        _END,
+        Code(f"{_LIFE}.__aexit__", _DONE, f"    {_COMPLETE}\n{_DONE}"),
         caught_by="I2 I6",
         under="kills",
     ),
@@ -104,7 +105,8 @@ ENDINGS = (
         "failed_after_the_effect",
         SQLITE,
         "ctx.transaction() commits the effect, and the job is written as failed",
-        Code(_LIFE, _END, "None", ((_DONE, f"    {_FAIL}\n{_DONE}"),)),
+        _END,
+        Code(f"{_LIFE}.__aexit__", _DONE, f"    {_FAIL}\n{_DONE}"),
         caught_by="I4",
     ),
     mutant(
@@ -125,13 +127,13 @@ ENDINGS = (
         SQLITE,
         "ctx.transaction() completes the job first and writes the effect afterwards, unless it is interrupted",
         Code(
-            _LIFE,
+            f"{_LIFE}.__aenter__",
             _BEGIN,
             f"    {_COMPLETE}\n"
             "    if verdict is Verdict.LOST:\n"
-            "        raise await calls.run(effect.refusal(verdict))\n"
+            "        raise await self._calls.run(effect.refusal(verdict))\n"
             "    failpoint('before_commit')\n"
-            "    ends = False\n"
+            "    self._ends = False\n"
             f"{_BEGIN}",
         ),
         Sql(

@@ -8,7 +8,7 @@ from tests.torture.mutants.patching import Code, Sql
 _VERBS = "holdfast.store.verbs"
 _SQLITE = "holdfast.backends.sqlite.verbs"
 _WORKER = "holdfast.worker"
-_LATE = Code(f"{_WORKER}.lease_keeper:LeaseKeeper._extend", "if extension.lost:", "if False:")
+LATE = Code(f"{_WORKER}.lease_keeper:LeaseKeeper._extend", "if extension.lost:", "if False:")
 """The word that a lease was lost comes late, as it may: what its holder does meanwhile is what the fence is for."""
 
 _UNDER_ANY_FENCE = (
@@ -32,7 +32,7 @@ FENCES = (
         Sql(SQLITE, "held_under", " and fence = :fence", ""),
         Sql(SQLITE, "leave_completed", "and fence = :fence ", ""),
         Sql(SQLITE, "complete_one", " and fence = :fence", ""),
-        _LATE,
+        LATE,
         caught_by="I2 I6 I8",
         under="stops",
     ),
@@ -51,7 +51,7 @@ FENCES = (
             "    done = yield from under_leases(rows, leases, decide, heads)\n"
             "    done = {(seq, fence) for seq, fence in others if any(seq == other for other, _ in done)}\n",
         ),
-        _LATE,
+        LATE,
         caught_by="I2 I5 I6 I7 I8",
         under="stops",
     ),
@@ -63,7 +63,7 @@ FENCES = (
         Sql(SQLITE, "complete_one", " and fence = :fence", ""),
         Sql(SQLITE, "leave_completed", "and fence = :fence ", ""),
         Sql(SQLITE, "lock_lease", " and fence = :fence", ""),
-        _LATE,
+        LATE,
         caught_by="I2 I6",
         under="stops",
     ),
@@ -77,7 +77,7 @@ FENCES = (
             "frozenset(ordered)",
         ),
         Code("holdfast.jobs.batch_context:BatchEffect.is_accepted", "Verdict.LOST not in verdict", "True"),
-        _LATE,
+        LATE,
         caught_by="I2 I6",
         under="stops",
     ),
@@ -105,7 +105,7 @@ FENCES = (
             "    leases = stale\n"
             "    held = {(lease.seq, lease.fence) for lease in leases if any(lease.seq == seq for seq, _ in held)}\n",
         ),
-        _LATE,
+        LATE,
         caught_by="I6 I7 I8",
         under="stopped terms",
     ),
@@ -114,7 +114,7 @@ FENCES = (
         SQLITE,
         "progress is written under any fence (and the worker learns late that its lease is lost)",
         Sql(SQLITE, "set_progress", " and fence = :fence", ""),
-        _LATE,
+        LATE,
         caught_by="I6",
         under="stops",
     ),
@@ -130,7 +130,7 @@ FENCES = (
         SQLITE,
         "every worker counts fences for itself",
         Code(
-            f"{_SQLITE}.claim:claim",
+            f"{_SQLITE}.claim:_claim",
             'int(tx.value("take_fence"))',
             'setattr(claim, "given", getattr(claim, "given", 0) + 1) or claim.given',
         ),
@@ -143,9 +143,9 @@ FENCES = (
         "leases that were seen as expired some time ago are rescued by id, though they may have been extended since",
         Code(
             f"{_VERBS}.rescue:rescue",
-            "found = yield from rows.lock(Expired(access, limit))",
+            "found = yield from rows.lock(Expired(unbroken, limit))",
             "from holdfast.store.job_rows import ById, Locked\n"
-            "    found = yield from rows.lock(Expired(access, limit))\n"
+            "    found = yield from rows.lock(Expired(unbroken, limit))\n"
             '    looks = getattr(rescue, "looks", [[], []])\n'
             "    seen, rescue.looks = looks[0], [looks[1], [row.id for row in found.rows]]\n"
             "    now, taken = found.now, []\n"

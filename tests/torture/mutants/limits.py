@@ -22,12 +22,12 @@ LIMITS = (
         "a claim counts the running jobs first and locks the limit afterwards (and others claim in between)",
         Code(
             _CLAIM,
-            'uses = yield from records(LimitUse, "limits")',
+            'uses = yield from records(LimitUse, "claim_limits")',
             "uses = counted_before",
             (
                 (
                     "queues, tasks = yield",
-                    'counted_before = yield from records(LimitUse, "limits")\n    queues, tasks = yield',
+                    'counted_before = yield from records(LimitUse, "claim_limits")\n    queues, tasks = yield',
                 ),
             ),
         ),

@@ -6,8 +6,10 @@ nothing would prove nothing.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
+import sys
 import textwrap
 from functools import reduce
 from types import FunctionType
@@ -54,6 +56,30 @@ class Sql(NamedTuple):
         if self.name not in statements:
             raise MissingTarget(f"{self.target}: there is no such statement")
         statements[self.name] = _replaced(self.target, statements[self.name], self.old, self.new)
+
+
+class Lua(NamedTuple):
+    """Replace a part of a script of the store on Redis."""
+
+    name: str
+    old: str
+    new: str
+
+    @property
+    def target(self) -> str:
+        return f"script `{self.name}`"
+
+    def apply(self) -> None:
+        scripts: Any = importlib.import_module("holdfast.backends.redis.scripts")
+        found = [each for each in scripts.ALL if each.name == self.name]
+        if not found:
+            raise MissingTarget(f"{self.target}: there is no such script")
+        text = _replaced(self.target, found[0].text, self.old, self.new)
+        changed = found[0]._replace(text=text, sha=hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+        for module in [module for name, module in sys.modules.items() if name.startswith("holdfast.backends.redis")]:
+            for attribute, value in list(vars(module).items()):
+                if value is found[0]:
+                    setattr(module, attribute, changed)  # everywhere at once
 
 
 class Code(NamedTuple):

@@ -15,13 +15,16 @@ CONFORMANCE: Final = "conformance"
 _CONSUMERS = "holdfast.backends.sql.streams.consumers"
 _ROWS = "holdfast.backends.sql.streams.share_rows"
 _SHARES = "holdfast.backends.sql.streams.shares"
-_LIFE = "holdfast.runtime.effect:_life"
-_COMMITS = "await calls.verdict(effect.write_end(transaction))"
-_COMMITTED = "from holdfast.store.stream_values import CommitVerdict; verdict = CommitVerdict.DONE"
+_LIFE = "holdfast.runtime.effect:_Life"
+_NO_COMMIT = Code(
+    f"{_LIFE}._end",
+    "verdict = await self._calls.verdict(effect.write_end(transaction))",
+    "from holdfast.store.stream_values import CommitVerdict; verdict = CommitVerdict.DONE",
+)
 _COMMITS_APART = (
-    "    verdict = await calls.run(effect.backend.streams.consumers.commit(effect.grant, effect.commit))\n"
+    "    verdict = await self._calls.run(effect.backend.streams.consumers.commit(effect.grant, effect.commit))\n"
     "    if not effect.is_accepted(verdict):\n"
-    "        raise await calls.run(effect.refusal(verdict))\n"
+    "        raise await self._calls.run(effect.refusal(verdict))\n"
 )
 
 _STREAMS: Final = (
@@ -93,11 +96,11 @@ _STREAMS: Final = (
         SQLITE,
         "ctx.transaction() commits the position first, and the effect in a separate transaction",
         Code(
-            _LIFE,
-            "    try:\n        try:\n",
-            f"{_COMMITS_APART}    try:\n        try:\n",
-            more=((f"verdict = {_COMMITS}", _COMMITTED),),
+            f"{_LIFE}.__aenter__",
+            "    self._opening = self._calls.begin(effect, self._isolation)",
+            f"{_COMMITS_APART}    self._opening = self._calls.begin(effect, self._isolation)",
         ),
+        _NO_COMMIT,
         caught_by="I16",
         under="kills",
     ),
@@ -106,11 +109,11 @@ _STREAMS: Final = (
         SQLITE,
         "ctx.transaction() commits the effect, and the position in a second step",
         Code(
-            _LIFE,
-            "    if ends:\n        effect.committed()",
+            f"{_LIFE}.__aexit__",
+            "    if self._ends:\n        effect.committed()",
             f"{_COMMITS_APART}    effect.committed()",
-            more=((f"verdict = {_COMMITS}", _COMMITTED),),
         ),
+        _NO_COMMIT,
         caught_by="I16",
         under="kills",
     ),

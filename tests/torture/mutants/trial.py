@@ -11,7 +11,8 @@ from tests.torture.mutants.catalogue import MUTANTS
 from tests.torture.mutants.mutant import Mutant
 from tests.torture.mutants.streams import STREAM_MUTANTS
 
-MODULES = ("holdfast.app.app", "holdfast.backends.postgres.backend", "holdfast.backends.sqlite.backend")
+STORES = ("postgres", "redis", "sqlite")
+MODULES = ("holdfast.app.app", *(f"holdfast.backends.{store}.backend" for store in STORES))
 """Imported once, before the children: between them they import all that a mutant replaces."""
 
 

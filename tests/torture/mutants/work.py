@@ -29,10 +29,9 @@ from holdfast.torture.work.app import AGAIN, app, lease
 from holdfast.torture.work.attempt import (
     attempt,
     batched_attempt,
-    insert_into,
-    row,
     take_effect,
     take_effect_blocking,
+    write,
 )
 from holdfast.torture.work.base import Order, Work, calls_of
 from holdfast.worker import schedules
@@ -43,6 +42,8 @@ WEIGHTS: Final = {
     "transfer": 6,
     "transfer_in_thread": 4,
     "transfer_in_batches": 6,
+    "transfer_undone_first": 6,
+    "transfer_undone_first_in_thread": 2,
     "unlucky": 3,
     "unlucky_in_thread": 2,
     "sleepy": 3,
@@ -113,7 +114,7 @@ async def slow_transfer_in_batches(ctx: BatchContext, calls: list[Call[int]]) ->
         await pass_time()  # so that some batch is under way when a worker is stopped
         async with ctx.transaction() as connection:
             for call in calls:
-                await connection.execute(insert_into("effect"), row(call.job))
+                await write(connection, "effect", call.job)
 
 
 @app.task(queue=QUEUE, retry=AGAIN)

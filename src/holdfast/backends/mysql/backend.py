@@ -31,6 +31,8 @@ from holdfast.backends.sql.category_cache import Categories
 from holdfast.backends.sql.fenced_verbs import fenced_verbs
 from holdfast.backends.sql.lane_cache import Lanes
 from holdfast.backends.sql.schedule_rows import SqlScheduleRows
+from holdfast.backends.sql.streams.foreign import SqlForeignEvents
+from holdfast.model.steady_clock import Steady
 from holdfast.store.backend_over_parts import BackendOverParts, StoreParts, StreamParts
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.claim_floor import Floors
@@ -49,7 +51,7 @@ class MysqlParts(StoreParts):
         self._pools = pools_for_verbs(location), pools_for_handlers(location), blocking_pool(location)
         self.runner = MysqlPoolRunner(self._pools[0], statements, location, self._became_ready)
         self.notifier = self._notifier = MysqlNotifier(location, statements)
-        self.rows = MysqlJobRows()
+        self.rows = MysqlJobRows(Steady() if statements.is_server_clock else None)
         verbs = fenced_verbs(self.rows)._replace(lock_share=lock_share)
         place = MysqlPlace(statements, verbs, location.url, location.reply_timeout, self._drop_idle, self._became_ready)
         self.transactions = MysqlTransactions(*self._pools[1:], place)
@@ -67,6 +69,7 @@ class MysqlParts(StoreParts):
             events_over(self.runner, appended=notify),
             MysqlConsumers(self.runner, self.transactions),
             MysqlAllocations(self.runner),
+            SqlForeignEvents(self.runner),
             joined=lambda using: events_over(callers.runner(using)),
         )
 

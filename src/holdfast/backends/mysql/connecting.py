@@ -23,7 +23,8 @@ _SETTINGS = (
     "set session transaction isolation level read committed",
     (
         "set session time_zone = '+00:00', sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', autocommit = 1,"
-        f" innodb_lock_wait_timeout = {LOCK_WAIT}, lock_wait_timeout = {LOCK_WAIT}, wait_timeout = {SILENCE}"
+        f" innodb_lock_wait_timeout = {LOCK_WAIT}, lock_wait_timeout = {LOCK_WAIT}, wait_timeout = {SILENCE},"
+        f" net_read_timeout = {SILENCE}, net_write_timeout = {SILENCE}"
     ),
 )
 # Read by MariaDB alone: there, a transaction whose client is silent ends earlier than its session.

@@ -116,9 +116,12 @@ def is_idle(connection: Either) -> bool:
 
 
 def has_gone(connection: Either) -> bool:
-    """Return whether an idle connection is unusable: unsolicited bytes mean that the server is closing it."""
-    if not is_idle(connection):
-        return True
+    """Return whether an idle connection is unusable."""
+    return not is_idle(connection) or is_being_closed(connection)
+
+
+def is_being_closed(connection: Either) -> bool:
+    """Return whether the server is closing a connection between statements: unsolicited bytes, or the end of them."""
     found = _socket(connection)
     if found is None or found.fileno() < 0:
         return True

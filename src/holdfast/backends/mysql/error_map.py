@@ -35,8 +35,10 @@ _OUTAGE = {
     *(0, 1021, 1040, 1041, 1053, 1077, 1079, 1080, 1114, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1226, 1317),
     *(1927, 2002, 2003, 2005, 2006, 2012, 2013, 2014, 2026, 2055, 3024, 3168, 3169, 4031),
 }
+_LAST_WORDS = {1053, 1158, 1159, 1160, 1161, 1927, 4031}  # of a server that closes the session
 _STALE = 1242
 _TOO_LARGE = 1153
+_LOGS_STATEMENTS = 1665
 
 
 def code_of(error: BaseException | None) -> int:
@@ -67,6 +69,11 @@ def is_read_only(error: BaseException | None) -> bool:
     return code_of(error) in _READ_ONLY
 
 
+def ends_session(error: BaseException | None) -> bool:
+    """Return whether the server closes the session with this error; the link may look open for a while."""
+    return code_of(error) in _LAST_WORDS
+
+
 def translate(error: BaseException, where: str, *, broken: bool, committing: bool = False) -> HoldfastError:
     """Return the error to raise in place of `error`.
 
@@ -92,6 +99,8 @@ def _kind(error: BaseException, code: int, *, broken: bool) -> tuple[type[Holdfa
         return StoreUnavailable, " is read-only (a replica?); reconnecting"
     if code == _TOO_LARGE:
         return StoreError, " refuses a large message: raise its max_allowed_packet, or store large payloads elsewhere"
+    if code == _LOGS_STATEMENTS:
+        return StoreError, " logs statements, which read committed forbids: set binlog_format = ROW or MIXED"
     if broken or code in _OUTAGE or isinstance(error, OSError):
         return StoreUnavailable, " cannot be reached"
     return StoreError, f": {type(error).__name__} {code}"

@@ -17,18 +17,21 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
-from holdfast.backends.mysql.driver import drop, hang_up, is_in_transaction, is_open
-from holdfast.backends.mysql.error_map import DriverError, is_conflict, is_refused, translate
+from holdfast.backends.mysql.driver import drop, hang_up, is_being_closed, is_in_transaction, is_open
+from holdfast.backends.mysql.error_map import DriverError, ends_session, is_conflict, is_refused, translate
 from holdfast.backends.mysql.execute import Session, drive, drive_blocking
 from holdfast.backends.mysql.handlers_connection import MysqlHandlersBlockingConnection, MysqlHandlersConnection
 from holdfast.backends.mysql.statements import MysqlStatements
+from holdfast.backends.mysql.verbs.finish import complete_held
 from holdfast.concurrency.statement_threads import where_it_may_wait
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import TransactionExpired
 from holdfast.model.isolation import READ_COMMITTED, Isolation
+from holdfast.model.job import Lease
 from holdfast.model.outcome import Ending
 from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTransaction, TransactionState
 from holdfast.store.steps import Place, Steps
+from holdfast.store.values import Verdict
 
 T = TypeVar("T")
 _ERRORS: tuple[type[Exception], ...] = (*DriverError, TimeoutError, OSError)
@@ -62,7 +65,9 @@ class MysqlTransaction(OpenTransaction):
     def _first(self) -> Session:
         """Return how the transaction begins: the server ends it if its client is silent for longer than the limit."""
         seconds = max(1, math.ceil(self.limit.total_seconds()))
-        begin = [f"set session wait_timeout = {seconds} /*M!100600 , idle_transaction_timeout = {seconds} */"]
+        names = ("wait_timeout", "net_read_timeout", "net_write_timeout")  # between, inside and behind statements
+        silences = ", ".join(f"{name} = {seconds}" for name in names)
+        begin = [f"set session {silences} /*M!100600 , idle_transaction_timeout = {seconds} */"]
         if self._isolation != READ_COMMITTED:
             begin.append(f"set transaction isolation level {self._isolation}")
         return Session(self._place.statements, begin=[*begin, "start transaction"])
@@ -102,7 +107,7 @@ class MysqlTransaction(OpenTransaction):
         """
         if isinstance(error, TransactionExpired):
             return
-        closed = not is_open(self.connection)
+        closed = ends_session(error) or not is_open(self.connection)
         if closed and time.monotonic() - self._began >= self.limit.total_seconds():
             self.move(TransactionState.OPEN, TransactionState.EXPIRED)
         if self.state is TransactionState.EXPIRED:
@@ -136,6 +141,8 @@ class MysqlAsyncTransaction(MysqlTransaction):
 
     connection: MysqlHandlersConnection
     _timer: asyncio.TimerHandle | None = None
+    _is_committed = False
+    _has_joined = False
 
     async def begin(self) -> None:  # noqa: D102 - see `OpenTransaction`
         self.state = TransactionState.OPEN
@@ -146,12 +153,41 @@ class MysqlAsyncTransaction(MysqlTransaction):
 
     async def run(self, steps: Steps[T]) -> T:  # noqa: D102
         self.check_whole()
+        self._has_joined = True
         with self.explained():
             return await drive(self.connection, self._session(), steps, self.ready)
 
     end_with = run
 
+    async def complete(self, lease: Lease, result: str | None) -> Verdict:
+        """Write the fenced completion; if no job follows this one and no verb has joined, commit in the same trip."""
+        if self._has_joined:
+            return await self.run(self._verbs.complete(lease, result))
+        with self.explained():
+            if is_being_closed(self.connection):  # so that this is no unknown outcome of a commit
+                drop(self.connection)
+                raise ConnectionError("the server has ended the session")
+            self.seal()
+        self.connection.is_lent = False
+        session = Session(self._place.statements, is_alone=True, reply_timeout=self._place.reply_timeout)
+        try:
+            with self.explained(committing=True):
+                await uncancellable(drive(self.connection, session, complete_held(lease, result), self.ready))
+        except DriverError as error:
+            if not is_refused(error):
+                raise
+        else:
+            self._is_committed = True
+            return Verdict.DONE
+        self._lend()
+        self.move(TransactionState.SEALED, TransactionState.OPEN)
+        if time.monotonic() - self._began >= self.limit.total_seconds():
+            self._expire()  # the timer has passed meanwhile
+        return await self.run(self._verbs.complete(lease, result))
+
     async def commit_transaction(self) -> None:  # noqa: D102
+        if self._is_committed:
+            return
         with self.explained():
             self.seal()
         self.connection.is_lent = False

@@ -51,6 +51,13 @@ class TransactionGuard:
 class MysqlHandlersConnection(VerbConnection, TransactionGuard):
     """The connection of an async handler."""
 
+    async def execute(self, statement: str, values: Any = None) -> Any:
+        """Run a statement, as on the connections of other stores, and return its cursor."""
+        driver: Any = self
+        cursor = driver.cursor()
+        await cursor.execute(statement, values)
+        return cursor
+
     async def query(self, sql: Any, unbuffered: bool = False) -> Any:
         """Run a statement, unless it would run outside the transaction."""
         self.check()
@@ -76,6 +83,13 @@ class MysqlHandlersConnection(VerbConnection, TransactionGuard):
 
 class MysqlHandlersBlockingConnection(BlockingConnection, TransactionGuard):
     """The connection of a handler in a thread."""
+
+    def execute(self, statement: str, values: Any = None) -> Any:
+        """Run a statement, as on the connections of other stores, and return its cursor."""
+        driver: Any = self
+        cursor = driver.cursor()
+        cursor.execute(statement, values)
+        return cursor
 
     def query(self, sql: Any, unbuffered: bool = False) -> Any:
         """Run a statement, unless it would run outside the transaction."""

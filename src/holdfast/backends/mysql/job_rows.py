@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from holdfast.backends.mysql.verbs.claim import Lane, first_ready
 from holdfast.backends.mysql.verbs.finish import complete_all
 from holdfast.backends.sql.job_rows import SqlJobRows
 from holdfast.backends.sql.job_writes import COUNTS
 from holdfast.backends.sql.order_keys import FirstBlocked, make_heads
-from holdfast.backends.sql.steps import Ask, Numbers, each, rows, run, together, value
+from holdfast.backends.sql.steps import Ask, Numbers, Record, each, records, rows, run, together, value
 from holdfast.backends.sql.text import clean
 from holdfast.model.job import JobState
 from holdfast.store.job_rows import Change, CompletedRows
@@ -62,6 +63,17 @@ class MysqlJobRows(SqlJobRows):
             return locked, children
         needed = {seq for (seq,) in (yield from rows("needed_parents", seqs=locked))}
         return Numbers(seq for seq in locked if seq not in needed), children
+
+    def page(self, record: type[Record], listing: str, **parameters: Any) -> Steps[list[Record]]:
+        """Return a list; ready jobs are looked for lane by lane."""
+        if listing != "list_ready":
+            return (yield from super().page(record, listing, **parameters))
+        lanes = yield from records(Lane, "lanes_of", queue=parameters["queue"], task=parameters["task"])
+        if not lanes:
+            return []
+        start = (parameters["after_turn"], parameters["after_seq"] + 1)
+        first = yield from first_ready(lanes, {lane.lane_id: start for lane in lanes}, parameters["limit"])
+        return (yield from records(record, listing, seqs=Numbers(place.seq for place in first)))
 
     def prune_records(self, *, counts: timedelta | None, workers: timedelta) -> Steps[None]:  # noqa: D102
         yield from _fold_counts()

@@ -147,6 +147,8 @@ class MysqlStatements:
 
     def __init__(self, clock: Callable[[], int] | None) -> None:
         self._clock = clock
+        self.is_server_clock = clock is None
+        """Whether instants come from the server; the clock of a test may jump on purpose."""
         places = {
             "{now}": SERVER_CLOCK if clock is None else ":now",
             "{minute}": str(MINUTE),

@@ -53,13 +53,14 @@ async def _require_demo(app: App) -> None:
 
 async def _install(records: Records) -> None:
     try:
+        await records.create_place()
         await records.app.backend.schema.install()
     except StoreUnavailable:
         raise
     except StoreError as error:
         message = (
             f"the demo cannot create its {records.place}: {error}\n"
-            f"Allow the role to create schemas, or use a file: `holdfast demo --url {URL}`."
+            f"Allow the role to create it, or use a file: `holdfast demo --url {URL}`."
         )
         raise ExitError(message, ExitCode.CONFIGURATION) from error
 

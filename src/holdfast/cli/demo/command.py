@@ -50,8 +50,8 @@ def demo(
 
     Ctrl-C interrupts the run; the same command continues it. Exits with code 1 if a job was doubled or lost.
 
-    The demo uses a separate store: a SQLite file that contains nothing else, on PostgreSQL the schema holdfast_demo, or
-    on Redis the store holdfast_demo. It rejects a store with other data.
+    The demo uses a separate store: a SQLite file that contains nothing else, on PostgreSQL the schema holdfast_demo, on
+    MySQL the database holdfast_demo, or on Redis the store holdfast_demo. It rejects a store with other data.
     """
     if ctx.invoked_subcommand is not None:
         ctx.obj = url if source(ctx, "url") is ParameterSource.COMMANDLINE else None

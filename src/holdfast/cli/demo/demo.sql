@@ -137,5 +137,8 @@ select name from sqlite_schema where type in ('table', 'view') and substr(name, 
 select relname from pg_catalog.pg_class
 where relnamespace = '"{schema}"'::regnamespace and relkind in ('r', 'p', 'v', 'm', 'f');
 
+-- name: list_mysql_tables
+select table_name from information_schema.tables where table_schema = database();
+
 -- name: drop_schema
 drop schema "{schema}" cascade;

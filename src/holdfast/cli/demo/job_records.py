@@ -14,8 +14,10 @@ from typing import Any, ClassVar
 import msgspec
 
 from holdfast.app.claimed_job import retry_outcome
+from holdfast.cli.demo.mysql_records import MysqlRecords
 from holdfast.cli.demo.plan import DemoPlan, DemoRun
 from holdfast.cli.demo.records import QUEUE_PREFIX, Records, Tried, failure_of, of_states
+from holdfast.cli.demo.target import MYSQL
 from holdfast.cli.demo.verdict import DemoTotals, Found
 from holdfast.model.ids import new_id
 from holdfast.model.job import FINAL_STATES, JobState
@@ -173,4 +175,7 @@ def _named(ids: set[str]) -> Found:
 
 def records_of(app: Any) -> Records:
     """Return the records of a demo on an app's store."""
-    return Records(app) if app.backend.capabilities.joins_transactions else JobRecords(app)
+    capabilities = app.backend.capabilities
+    if capabilities.store in MYSQL:
+        return MysqlRecords(app)
+    return Records(app) if capabilities.joins_transactions else JobRecords(app)

@@ -65,6 +65,9 @@ class Records:
         """The demo's separate store, for messages."""
         return f"schema {self.statements.schema} at {self.app.backend.url.partition('?')[0]}"
 
+    async def create_place(self) -> None:
+        """Create what must be there before Holdfast's tables are installed."""
+
     @asynccontextmanager
     async def visit(self, *, completes: bool = True) -> AsyncGenerator[StatementRunner]:
         """Open a transaction; jobs enqueued inside commit with it."""
@@ -95,9 +98,15 @@ class Records:
         """Create the tables and record a new run."""
         queue = QUEUE_PREFIX + new_id()[-12:]
         async with self.visit() as link:
-            await _create(link)
+            await self._create(link)
             await link.run("begin_run", queue, msgspec.json.encode(plan).decode())
         return DemoRun(queue, plan, 0, 0, 0.0, is_finished=False)
+
+    async def _create(self, link: StatementRunner) -> None:
+        for table in TABLES:
+            await link.run(f"create_{table}")
+        for table in TABLES[1:]:
+            await link.run(f"index_{table}")
 
     async def end_session(self, killed: int, seconds: float, *, finished: bool) -> None:
         """Record the kills and the duration of a session."""
@@ -154,8 +163,8 @@ class Records:
                 **of_states(states),
                 used_attempts=dict(await link.rows("histogram")),
                 highest_attempt=await link.number("highest"),
-                lost_attempts=lost_attempts,
-                most_lost=most_lost,
+                lost_attempts=int(lost_attempts),
+                most_lost=int(most_lost),
                 doubled=await _found(link, "doubled"),
                 lost=await _found(link, "lost"),
                 strays=await _found(link, "strays"),
@@ -184,6 +193,9 @@ class Records:
                 async with self.visit():  # one commit for the page
                     for job in page.jobs:
                         await self.app.jobs.cancel(job.id, "the demo was removed")
+        await self._drop()
+
+    async def _drop(self) -> None:
         async with self.visit() as link:
             for table in TABLES:
                 await link.run(f"drop_{table}")
@@ -225,10 +237,3 @@ def of_states(states: Mapping[str, int]) -> dict[str, int]:
 async def _found(link: StatementRunner, statement: str) -> Found:
     rows: list[tuple[str, int]] = await link.rows(statement)
     return Found(rows[0][1], [job_id for job_id, _ in rows]) if rows else Found()
-
-
-async def _create(link: StatementRunner) -> None:
-    for table in TABLES:
-        await link.run(f"create_{table}")
-    for table in TABLES[1:]:
-        await link.run(f"index_{table}")

@@ -2,6 +2,7 @@
 
 - SQLite: the file itself, which must contain nothing but demos;
 - PostgreSQL: a separate schema next to the one that the URL names, `holdfast_demo` for `holdfast`;
+- MySQL and MariaDB: a separate database on the server, with a name like that;
 - Redis: a separate store on the server, with a name like that.
 """
 
@@ -12,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
 
@@ -23,11 +24,16 @@ if TYPE_CHECKING:
 
 SQLITE: Final = "sqlite"
 POSTGRES: Final = "postgresql"
+MYSQL: Final = ("mysql", "mariadb")
 TABLES: Final = ("run", "job", "effect", "ledger")
 _SCHEMES = {"postgres": POSTGRES, "postgresql": POSTGRES}
+_REDIS_SCHEMES = (
+    "unix",
+    *(f"{server}{way}" for server in ("redis", "rediss", "valkey", "valkeys") for way in ("", "+cluster", "+sentinel")),
+)
 _PLACES = {
     **dict.fromkeys(_SCHEMES, "schema"),
-    **dict.fromkeys(("redis", "rediss", "valkey", "valkeys", "unix"), "name"),
+    **dict.fromkeys(_REDIS_SCHEMES, "name"),
 }
 """The setting of a URL that names one of several stores on a server."""
 _SCHEMA = "holdfast"
@@ -37,20 +43,27 @@ _COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
 _TABLE = re.compile(rf"\bholdfast_demo_(?:{'|'.join(TABLES)})\b")
 _MADE = re.compile(r"\bcreate\s+(?:\w+\s+)?table\s+(?:if\s+not\s+exists\s+)?(?:\"?\w+\"?\.)?\"?(\w+)", re.IGNORECASE)
 _RENAMED = re.compile(r"\balter\s+table\s+\S+\s+rename\s+to\s+\"?(\w+)", re.IGNORECASE)
-_LISTING = {SQLITE: "list_sqlite_tables", POSTGRES: "list_postgres_tables"}
+_LISTING = {
+    SQLITE: "list_sqlite_tables",
+    POSTGRES: "list_postgres_tables",
+    **dict.fromkeys(MYSQL, "list_mysql_tables"),
+}
 
 
 def own_url(url: str) -> str:
     """Return the URL of the demo's separate store at the place that a URL names."""
     scheme = url.partition(":")[0].lower()
-    name = _PLACES.get(scheme)
-    if name is None:
-        return url
     place, _, query = url.partition("?")
     settings = dict(parse_qsl(query, keep_blank_values=True))
-    settings[name] = settings.get(name, _SCHEMA) + _SUFFIX
+    if scheme in MYSQL:
+        parts = urlsplit(place)
+        place = parts._replace(path=(parts.path.rstrip("/") or f"/{_SCHEMA}") + _SUFFIX).geturl()
+    elif name := _PLACES.get(scheme):
+        settings[name] = settings.get(name, _SCHEMA) + _SUFFIX
+    else:
+        return url
     settings.pop("install", None)  # the demo installs its own tables
-    return f"{place}?{urlencode(settings, quote_via=quote)}"
+    return f"{place}?{urlencode(settings, quote_via=quote)}" if settings else place
 
 
 def _load() -> dict[str, str]:
@@ -78,7 +91,7 @@ class DemoStatements(msgspec.Struct, frozen=True):
         if store not in _LISTING or not capabilities.shared:
             message = (
                 "the demo needs a store that several processes can share: use a SQLite file, as in sqlite:///demo.db, "
-                "PostgreSQL or Redis"
+                "PostgreSQL, MySQL or Redis"
             )
             raise ConfigError(message)
         _, _, query = app.backend.url.partition("?")
@@ -86,6 +99,9 @@ class DemoStatements(msgspec.Struct, frozen=True):
         texts = {**_STATEMENTS, "list_tables": _STATEMENTS[_LISTING[store]]}
         if store == POSTGRES:
             texts = {name: _for_postgres(text, schema) for name, text in texts.items()}
+        elif store in MYSQL:
+            schema = unquote(urlsplit(app.backend.url).path.strip("/"))
+            texts = {name: _for_mysql(text, schema) for name, text in texts.items()}
         script = app.backend.schema.script()
         made = frozenset([*_MADE.findall(script), *_RENAMED.findall(script)])
         return cls(store, schema, texts, made | {f"holdfast_demo_{table}" for table in TABLES})
@@ -107,6 +123,12 @@ class DemoStatements(msgspec.Struct, frozen=True):
 def _for_postgres(text: str, schema: str) -> str:
     text = text.replace("?", "%s").replace("{schema}", schema)
     return _TABLE.sub(lambda found: f'"{schema}".{found[0]}', text)
+
+
+def _for_mysql(text: str, database: str) -> str:
+    """Translate a statement; an index has the whole text of its column, which therefore has a bound."""
+    text = text.replace("?", "%s").replace(" text ", " varchar(500) ").replace("index if not exists", "index")
+    return _TABLE.sub(lambda found: f"`{database}`.{found[0]}", text)
 
 
 class StatementRunner:

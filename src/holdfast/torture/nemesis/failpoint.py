@@ -27,8 +27,8 @@ class Failpoint(FaultInjector):
     async def inject(self, run: RunContext, chance: random.Random) -> bool:
         """Arm a failpoint in the next worker, and wait for its death."""
         latest = max(1, min(_LATEST, run.plan.profile.jobs // _PER_JOBS))
-        joins = run.target.capabilities.joins_transactions
-        reached = [point for point in run.fleet.failpoints if joins or point not in IN_TRANSACTIONS]
+        has_effects = run.target.capabilities.commits_effects
+        reached = [point for point in run.fleet.failpoints if has_effects or point not in IN_TRANSACTIONS]
         armed = Armed(failpoints=f"{chance.choice(reached)}=kill@{chance.randint(1, latest)}")
         seat = await started_with(armed, run, chance)
         if seat is None:

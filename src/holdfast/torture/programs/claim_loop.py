@@ -27,7 +27,7 @@ from holdfast.torture.names import QUEUE
 from holdfast.torture.programs.claim_choices import POLL, RETRY_AFTER, TASKS, TRANSIENT, ClaimChoices, End, has_effect
 from holdfast.torture.programs.settings import WorkerProgramSettings
 from holdfast.torture.work.app import app
-from holdfast.torture.work.attempt import attempt, insert_into, row, take_effect, take_effect_blocking
+from holdfast.torture.work.attempt import attempt, put, take_effect, take_effect_blocking
 from holdfast.torture.work.endings import Unlucky
 
 
@@ -149,7 +149,7 @@ class ClaimLoop:
                 for job, end in drawn:
                     if end is End.COMPLETED:
                         if has_effect(job):
-                            await _done(batch.connection.execute(insert_into("effect"), row(job.job)))
+                            await _done(put(batch.connection, "effect", job.job))
                         batch.complete(job)
                     elif end is End.RETRIED:
                         batch.retry(job, Unlucky())

@@ -23,7 +23,7 @@ from holdfast.torture.events import EnqueueAnswered, EnqueueCalled, EnqueueRefus
 from holdfast.torture.history import now_us
 from holdfast.torture.recorder import recorder
 from holdfast.torture.work.app import app, lease
-from holdfast.torture.work.attempt import taken, writes_effects
+from holdfast.torture.work.attempt import taken
 from holdfast.torture.work.base import Order, Work
 from holdfast.torture.work.connecting import connected
 
@@ -75,7 +75,7 @@ class Enqueuer:
     async def many(self, work: Work, count: int) -> list[str]:
         """Enqueue several jobs at once, in one of several ways."""
         order, options = self._draw(work, count)
-        (way,) = self._chance.choices(_WAYS, _WEIGHTS if writes_effects() else _ALONE)
+        (way,) = self._chance.choices(_WAYS, _WEIGHTS if app.backend.capabilities.joins_transactions else _ALONE)
         if way == _BY_LIBRARY:
             return await self._with_library_ids(work, order, options)
         if way == _WITH_OWN_IDS:

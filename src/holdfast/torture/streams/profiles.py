@@ -1,4 +1,4 @@
-"""The sizes of stream runs."""
+"""The sizes of stream runs; `jobs` are events."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.errors import ConfigError
-from holdfast.torture.plan import PROFILES, Fault, Profile
+from holdfast.torture.plan import Profile, Profiles, faults_of
 
 _SMOKE: Final = Profile(
     jobs=2000,
@@ -16,17 +15,7 @@ _SMOKE: Final = Profile(
     drain=60.0,
     workers=3,
     producers=2,
-    faults={
-        Fault.KILL: 3,
-        Fault.FAILPOINT: 2,
-        Fault.STOP: 2,
-        Fault.TERM: 1,
-        Fault.CUT: 2,
-        Fault.COMMIT: 2,
-        Fault.STATEMENT: 2,
-        Fault.TERMINATE: 1,
-        Fault.RESTART: 1,
-    },
+    faults=faults_of(kill=3, failpoint=2, stop=2, term=1, cut=2, commit=2, statement=2, terminate=1, restart=1),
 )
 _STANDARD: Final = Profile(
     jobs=50_000,
@@ -35,17 +24,7 @@ _STANDARD: Final = Profile(
     drain=180.0,
     workers=3,
     producers=2,
-    faults={
-        Fault.KILL: 25,
-        Fault.FAILPOINT: 15,
-        Fault.STOP: 20,
-        Fault.TERM: 6,
-        Fault.CUT: 25,
-        Fault.COMMIT: 15,
-        Fault.STATEMENT: 15,
-        Fault.TERMINATE: 10,
-        Fault.RESTART: 2,
-    },
+    faults=faults_of(kill=25, failpoint=15, stop=20, term=6, cut=25, commit=15, statement=15, terminate=10, restart=2),
 )
 _RELEASE: Final = Profile(
     jobs=200_000,
@@ -54,34 +33,13 @@ _RELEASE: Final = Profile(
     drain=300.0,
     workers=4,
     producers=2,
-    faults={
-        Fault.KILL: 75,
-        Fault.FAILPOINT: 40,
-        Fault.STOP: 55,
-        Fault.TERM: 12,
-        Fault.CUT: 80,
-        Fault.COMMIT: 40,
-        Fault.STATEMENT: 40,
-        Fault.TERMINATE: 30,
-        Fault.RESTART: 4,
-    },
+    faults=faults_of(kill=75, failpoint=40, stop=55, term=12, cut=80, commit=40, statement=40, terminate=30, restart=4),
 )
 _RELEASE_ONE_WRITER: Final = msgspec.structs.replace(
     _RELEASE,
     jobs=50_000,
     workers=3,
-    faults={Fault.KILL: 60, Fault.FAILPOINT: 40, Fault.STOP: 50, Fault.TERM: 12},
+    faults=faults_of(kill=60, failpoint=40, stop=50, term=12),
 )
 
-
-def stream_profile_of(name: str, *, one_writer: bool) -> Profile:
-    """Return the profile of this name, as `profile_of` does; its `jobs` are events."""
-    match name:
-        case "smoke":
-            return _SMOKE
-        case "standard":
-            return _STANDARD
-        case "release":
-            return _RELEASE_ONE_WRITER if one_writer else _RELEASE
-        case _:
-            raise ConfigError(f"no profile {name!r}; choose one of {', '.join(PROFILES)}")
+stream_profile_of = Profiles(_SMOKE, _STANDARD, _RELEASE, _RELEASE_ONE_WRITER).of

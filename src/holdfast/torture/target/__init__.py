@@ -8,7 +8,10 @@ from holdfast.errors import ConfigError, Unsupported
 from holdfast.torture.target.base import Target
 from holdfast.torture.target.sqlite import SqliteTarget
 
-_EXAMPLES = "sqlite:///scratch.db, postgresql://user@localhost:5432/scratch or redis://localhost:6379/0"
+_EXAMPLES = (
+    "sqlite:///scratch.db, postgresql://user@localhost:5432/scratch, mysql://user@localhost:3306/scratch or "
+    "redis://localhost:6379/0"
+)
 
 
 def target_of(url: str) -> Target:
@@ -30,12 +33,16 @@ def target_of(url: str) -> Target:
             from holdfast.torture.target.postgres import PostgresTarget
 
             return PostgresTarget(url)
+        case "mysql" | "mariadb":
+            from holdfast.torture.target.mysql import MysqlTarget
+
+            return MysqlTarget(url)
         case "redis" | "rediss" | "valkey" | "valkeys":
             from holdfast.torture.target.redis import RedisTarget
 
             return RedisTarget(url)
         case _:
-            raise Unsupported(f"torture knows sqlite://, postgresql:// and redis://, not {scheme}://")
+            raise Unsupported(f"torture knows sqlite://, postgresql://, mysql:// and redis://, not {scheme}://")
 
 
 __all__ = ["Target", "target_of"]

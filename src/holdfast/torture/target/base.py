@@ -171,6 +171,14 @@ class Target(ABC):
             query.all("hold")
             yield
 
+    def write(self, connection: Any, table: str, values: tuple[Any, ...], line: str) -> Any:
+        """Write an effect or a step in a handler's transaction; what it returns is awaited if that is async.
+
+        Effects of one `line`, an order key or a job, are kept in the order in which they were written.
+        """
+        del line  # all are in one table
+        return connection.execute(self.statements[f"insert_{table}"], values)
+
     @abstractmethod
     def connection(self) -> AbstractContextManager[Any]:
         """Open a connection of the driver in a transaction, as a user's program does; raises `StoreUnavailable`."""

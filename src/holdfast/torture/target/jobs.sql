@@ -1,16 +1,16 @@
 -- What a run of jobs reads and writes, in words that all dialects understand.
 --
 -- {at} is the prefix of every table, {mark} a parameter, {number} the type of a column that counts its rows, {ours} the
--- queues of runs. The tables of effects and steps have no unique constraint on purpose: what took effect twice is there
+-- queues of runs, {text} the type of a column for names, {chars} and {whole} what texts and numbers are cast to. The tables of effects and steps have no unique constraint on purpose: what took effect twice is there
 -- twice.
 
 -- name: create_effect
 create table {at}torture_effect (
     effect_number {number},
-    job_id text not null,
+    job_id {text} not null,
     attempt integer not null,
     fence bigint not null,
-    worker_id text not null
+    worker_id {text} not null
 );
 
 -- name: index_effect
@@ -19,10 +19,10 @@ create index torture_effect_by_job on {at}torture_effect (job_id);
 -- name: create_step
 create table {at}torture_step (
     step_number {number},
-    job_id text not null,
+    job_id {text} not null,
     attempt integer not null,
     fence bigint not null,
-    worker_id text not null
+    worker_id {text} not null
 );
 
 -- name: index_step
@@ -74,7 +74,7 @@ limit 20;
 -- name: wrong_order
 select job_id from (
     select effect.job_id, job.seq, lag(job.seq) over (partition by job.order_key order by effect.effect_number) as earlier
-    from {at}torture_effect as effect join {at}job as job on cast(job.id as text) = effect.job_id
+    from {at}torture_effect as effect join {at}job as job on cast(job.id as {chars}) = effect.job_id
     where job.order_key is not null
 ) as placed
 where earlier > seq
@@ -86,8 +86,8 @@ select seq, attempt, outcome, worker_id, started_at, ended_at, error_class from 
 -- name: all_jobs
 -- A job that is in two states at once has two rows.
 with place as (
-    select seq, 'scheduled' as state, attempt, cast(null as text) as worker_id, cast(null as bigint) as finished_at,
-           cast(null as text) as reason
+    select seq, 'scheduled' as state, attempt, cast(null as {chars}) as worker_id, cast(null as {whole}) as finished_at,
+           cast(null as {chars}) as reason
     from {at}scheduled
     union all select seq, 'blocked', attempt, null, null, null from {at}blocked
     union all select seq, 'ready', attempt, null, null, null from {at}ready
@@ -96,7 +96,7 @@ with place as (
     union all select seq, 'failed', attempt, null, finished_at, reason from {at}failed
     union all select seq, 'cancelled', attempt, null, finished_at, reason from {at}cancelled
 )
-select cast(job.id as text), place.state, place.attempt, job.max_attempts, job.seq,
+select cast(job.id as {chars}), place.state, place.attempt, job.max_attempts, job.seq,
        (select count(*) from {at}completed as done where done.seq = job.seq),
        place.worker_id, job.turn, job.priority, job.enqueued_at, place.finished_at, place.reason, job.headers,
        lane.queue, lane.task

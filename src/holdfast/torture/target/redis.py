@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -15,7 +17,7 @@ from holdfast.torture.names import schema_of_runs
 from holdfast.torture.proxy import Proxy
 from holdfast.torture.resp import RespWire
 from holdfast.torture.target.base import Reserved, Target
-from holdfast.torture.target.redis_query import RedisQuery
+from holdfast.torture.target.redis_query import SHARDS, RedisQuery
 from holdfast.torture.urls import joined
 
 _TIMEOUT = 10.0  # seconds for a reply
@@ -83,13 +85,16 @@ class RedisTarget(Target):
             client.set(self._marker, "made by a torture run")
 
     def prepare(self) -> None:
-        """A run has no keys of its own: there is no transaction that could write effects."""
+        """Set the key on which a command of an effect fails; the lists of effects are created by the first of each."""
+        with self._connected() as client:
+            client.set(self._prefix[:-1] + b"/torture:text", "no number")
 
     def remove(self) -> None:
-        """Delete all keys of the store."""
+        """Delete all keys of the store, and the effects next to it."""
         with self._connected() as client:
-            for key in client.scan_iter(match=self._prefix + b"*", count=_PAGE):
-                client.unlink(key)
+            for ending in (b":*", b"/torture:*"):
+                for key in client.scan_iter(match=self._prefix[:-1] + ending, count=_PAGE):
+                    client.unlink(key)
 
     def run(self, *names: str) -> None:
         """There are no statements."""
@@ -100,6 +105,12 @@ class RedisTarget(Target):
         """Read; each statement by itself."""
         with self._connected() as client:
             yield RedisQuery(client, self._prefix)
+
+    def write(self, connection: Any, table: str, values: tuple[Any, ...], line: str) -> None:
+        """Append to one of several lists, and count: two commands, so that a failed effect has to be undone."""
+        shard = zlib.crc32(line.encode()) % SHARDS  # each stays short enough to be copied before another command
+        connection.queue("HINCRBY", connection.key("torture:written"), table, 1)
+        connection.queue("RPUSH", connection.key(f"torture:{table}:{shard}"), json.dumps(values))
 
     def connection(self) -> Any:
         """No transaction of the driver can be joined."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -27,15 +27,18 @@ _SETS = {
     "failed": "f",
     "cancelled": "k",
 }
+_LISTED = "completed"  # in a list for each lane, in place of a sorted set
 _KEYED, _APART, _EXTRA, _LEASED = 4, 8, 32, 64
 _PAGE = 1000
-_NO_ROWS = {"all_effects", "doubled_steps", "missing_steps", "wrong_order"}
+SHARDS = 256  # lists of effects, and of steps
+_SHOWN = 20
+_CHUNK = 1000  # seqs whose ids are one text
 _decode = msgspec.msgpack.decode
 Row = tuple[Any, ...]
 
 
 class RedisQuery:
-    """`Query` over the keys of a store. It has no effects: those are written by transactions, which it lacks."""
+    """`Query` over the keys of a store, and over the lists of effects and steps next to it."""
 
     def __init__(self, client: Any, prefix: bytes) -> None:
         """`client` is one of redis-py, with `prefix` before all keys of the store."""
@@ -47,15 +50,53 @@ class RedisQuery:
         lanes: list[bytes] = self._client.lrange(self._prefix + b"lanes", 0, -1)
         return [lane.decode().split("\0") for lane in lanes]
 
-    def all(self, name: str, **names: str | int) -> list[Row]:
+    def all(self, name: str, **names: str | int) -> list[Row]:  # noqa: PLR0911 - a table of names
         """Return all rows."""
         if name == "all_jobs":
             return sorted(self._jobs(), key=lambda row: row[4])
         if name == "all_attempts":
             return sorted(self._attempts(), key=lambda row: row[:2])
-        if name in _NO_ROWS:
-            return []
+        if name == "all_effects":
+            return [(job, fence, attempt, *more) for job, attempt, fence, *more in self._written("effect")]
+        if name == "doubled_steps":
+            steps = Counter((job, fence) for job, _, fence, *_ in self._written("step"))
+            return [step for step, count in steps.items() if count > 1][:_SHOWN]
+        if name == "missing_steps":
+            under = {(job, fence) for job, _, fence, *_ in self._written("step")}
+            stepped = {job for job, _ in under}
+            effects = ((job, fence) for job, _, fence, *_ in self._written("effect") if job in stepped)
+            return [(job,) for job, fence in effects if (job, fence) not in under][:_SHOWN]
+        if name == "wrong_order":
+            return self._wrong_order()[:_SHOWN]
         return [(self._count(name, str(names.get("state"))),)]
+
+    def _written(self, table: str) -> list[Row]:
+        """Return effects or steps: job, attempt, fence, worker, number. Numbers grow within a list."""
+        moment = self._client.pipeline(transaction=True)
+        for shard in range(SHARDS):
+            moment.lrange(self._prefix[:-1] + f"/torture:{table}:{shard}".encode(), 0, -1)
+        rows = [
+            (*json.loads(text), place * SHARDS + shard)
+            for shard, found in enumerate(moment.execute())
+            for place, text in enumerate(found, 1)
+        ]
+        return sorted(rows, key=lambda row: row[4])
+
+    def _wrong_order(self) -> list[Row]:
+        """Return the jobs whose effect came after that of a later job of the same order key."""
+        effects = self._written("effect")
+        records = dict(self._records([UUID(job).bytes for job, *_ in effects]))
+        last: dict[bytes, int] = {}
+        wrong: list[Row] = []
+        for job, *_ in effects:
+            record = records[UUID(job).bytes]
+            key = None if record is None else _order_key(record)
+            if record is not None and key is not None:
+                seq = _HEAD.unpack_from(record)[7]
+                if last.get(key, 0) > seq:
+                    wrong.append((job,))
+                last[key] = seq
+        return wrong
 
     def _count(self, name: str, state: str) -> int:
         if name == "has_marker":
@@ -65,7 +106,7 @@ class RedisQuery:
         if name == "count_foreign":
             theirs = {number for number, (queue, _) in enumerate(self._lanes) if queue not in QUEUES}
             return sum(lane in theirs for state in _SETS for lane, _ in self._members(state))
-        return 0  # of what such a store cannot have
+        return 0  # of what such a store cannot have; doubled effects are counted at the end, and not during the run
 
     def each(self, name: str) -> Iterator[Row]:
         """Go over rows."""
@@ -80,12 +121,14 @@ class RedisQuery:
             states = [state for state in _SETS for _ in self._keys(state)]
             for state in _SETS:
                 for _, key in self._keys(state):
-                    moment.zcard(key)
-            lanes, *sizes = moment.execute()
+                    moment.llen(key) if state == _LISTED else moment.zcard(key)
+            moment.hvals(self._prefix + b"gone")
+            lanes, *sizes, gone = moment.execute()
             if lanes == len(self._lanes):
-                return {
+                counts = {
                     state: sum(size for of, size in zip(states, sizes, strict=True) if of == state) for state in _SETS
                 }
+                return {**counts, _LISTED: counts[_LISTED] - sum(map(int, gone))}
             self._lanes = self._read_lanes()
 
     def _keys(self, state: str) -> list[tuple[int, bytes]]:
@@ -94,8 +137,23 @@ class RedisQuery:
 
     def _members(self, state: str) -> Iterator[tuple[int, bytes]]:
         for lane, key in self._keys(state):
-            for member in self._client.zrange(key, 0, -1):
-                yield lane, member
+            if state == _LISTED:
+                yield from ((lane, member) for member in self._listed(key))
+            else:
+                yield from ((lane, member) for member in self._client.zrange(key, 0, -1))
+
+    def _listed(self, key: bytes) -> Iterator[bytes]:
+        """Go over a ledger: 7 bytes of the end, 6 of the seq; entries of deleted jobs may still be there."""
+        seqs = [int.from_bytes(entry[7:], "big") for entry in self._client.lrange(key, 0, -1)]
+        for first in range(0, len(seqs), _PAGE):
+            page = seqs[first : first + _PAGE]
+            reading = self._client.pipeline(transaction=False)
+            for chunk, at in (divmod(seq, _CHUNK) for seq in page):
+                reading.getrange(self._prefix + b"i%d" % chunk, 16 * at, 16 * at + 15)
+            ids = dict(zip(reading.execute(), page, strict=True))
+            for id16, record in self._records([id16 for id16 in ids if id16]):
+                if record is not None and _SEQ.unpack_from(record, 20)[0] == ids[id16]:
+                    yield _SEQ.pack(ids[id16]) + id16
 
     def _records(self, ids: list[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
         """Return the records of ids, in any order."""
@@ -138,6 +196,16 @@ class RedisQuery:
                     if places != [state]:
                         wrong.append(f"job {UUID(bytes=id16)} is {state}, and in the sets of {places}")
         return wrong + [f"job {UUID(bytes=id16)} in {places} has no record" for id16, places in found.items()]
+
+
+def _order_key(record: bytes) -> bytes | None:
+    flags, at = record[1], _HEAD.size
+    if not flags & _KEYED:
+        return None
+    at += _LEASE.size if flags & _LEASED else 0
+    (length,) = _SHORT.unpack_from(record, at)
+    key = record[at + _SHORT.size : at + _SHORT.size + length]
+    return None if key.startswith(b"\0") else key  # that of a limit begins so, and promises no order
 
 
 def _row(id16: bytes, record: bytes, state: str, lanes: list[list[str]], workers: dict[int, str]) -> Row:

@@ -17,6 +17,7 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
+_TYPES = {"text": "text", "chars": "text", "whole": "bigint"}
 _OURS = {"ours": _listed(QUEUES), "categories": _listed(PARTITIONS), "consumers": _listed(CONSUMERS)}
 
 
@@ -38,7 +39,7 @@ class TargetStatements:
 
     def __init__(self, dialect: str, *, at: str, mark: str, number: str, **names: str) -> None:
         self._texts = _load(dialect)
-        self._names = {"at": at, "mark": mark, "number": number, **_OURS, **names}
+        self._names = {"at": at, "mark": mark, "number": number, **_OURS, **_TYPES, **names}
 
     def __getitem__(self, name: str) -> str:
         """Return a statement."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast.torture.event import HistoryRecord
 from holdfast.torture.history import now_us
 from holdfast.torture.streams.names import SHARES
 from holdfast.torture.streams.records import (
@@ -22,6 +24,7 @@ from holdfast.torture.streams.records import (
 if TYPE_CHECKING:
     from holdfast.torture.target.base import Query
 
+Record = TypeVar("Record", bound=HistoryRecord)
 WAITING, DONE, PARKED, UNOWNED = "waiting", "done", "parked", "unowned"
 
 
@@ -85,62 +88,22 @@ def _transition(row: tuple[Any, ...]) -> TransitionSeen:
     )
 
 
-def _event(row: tuple[Any, ...]) -> EventRow:
-    event, category, partition, position, stream, version, name = row
-    return EventRow(
-        at_us=now_us(),
-        event=event,
-        category=category,
-        partition=partition,
-        position=position,
-        stream=stream,
-        version=version,
-        name=name,
-    )
-
-
-def _effect(row: tuple[Any, ...]) -> StreamEffectRow:
-    consumer, category, partition, generation, position, event, node, number = row
-    return StreamEffectRow(
-        at_us=now_us(),
-        consumer=consumer,
-        category=category,
-        partition=partition,
-        generation=generation,
-        position=position,
-        event=event,
-        node=node,
-        number=number,
-    )
-
-
 def _parked(row: tuple[Any, ...]) -> ParkedRow:
-    consumer, category, partition, position, event, stream, failure = row
-    return ParkedRow(
-        at_us=now_us(),
-        consumer=consumer,
-        category=category,
-        partition=partition,
-        position=position,
-        event=event,
-        stream=stream,
-        failure="" if failure is None else str(json.loads(failure).get("error_class", "?")),
-    )
+    *columns, failure = row
+    kind = "" if failure is None else str(json.loads(failure).get("error_class", "?"))
+    return _recorded(ParkedRow, (*columns, kind))
 
 
-def _share(row: tuple[Any, ...]) -> ShareRow:
-    consumer, category, partition, generation, state, position, head = row
-    return ShareRow(
-        at_us=now_us(),
-        consumer=consumer,
-        category=category,
-        partition=partition,
-        generation=generation,
-        state=state,
-        position=position,
-        head=head,
-    )
+def _recorded(record: type[Record], row: tuple[Any, ...]) -> Record:
+    """Return the record of a row whose columns are its fields, in their order."""
+    fields = record.__struct_fields__[len(HistoryRecord.__struct_fields__) :]
+    return record(at_us=now_us(), **dict(zip(fields, row, strict=True)))
 
 
-_DUMPED = {"all_events": _event, "all_stream_effects": _effect, "all_parked": _parked, "all_shares": _share}
+_DUMPED: dict[str, Callable[[tuple[Any, ...]], EventRow | StreamEffectRow | ParkedRow | ShareRow]] = {
+    "all_events": partial(_recorded, EventRow),
+    "all_stream_effects": partial(_recorded, StreamEffectRow),
+    "all_parked": _parked,
+    "all_shares": partial(_recorded, ShareRow),
+}
 """The statements of the final dump, and the record of a row of each."""

@@ -5,13 +5,13 @@
 -- name: create_stream_effect
 create table {at}torture_stream_effect (
     effect_number {number},
-    consumer text not null,
-    category text not null,
+    consumer {text} not null,
+    category {text} not null,
     partition_id integer not null,
     position_id bigint not null,
-    event_id text not null,
+    event_id {text} not null,
     generation bigint not null,
-    node_id text not null
+    node_id {text} not null
 );
 
 -- name: count_foreign_streams
@@ -85,7 +85,7 @@ where transition_id > {after} and consumer in ({consumers}) and category.categor
 order by transition_id;
 
 -- name: all_events
-select cast(event_id as text), category.category, partition_id, position_id, stream, version, event_name
+select cast(event_id as {chars}), category.category, partition_id, position_id, stream, version, event_name
 from {at}event as event join {at}category as category on category.category_id = event.category_id
 where category.category in ({categories})
 order by category.category, partition_id, position_id;
@@ -95,7 +95,7 @@ select consumer, category, partition_id, generation, position_id, event_id, node
 from {at}torture_stream_effect order by effect_number;
 
 -- name: all_parked
-select consumer, category.category, partition_id, position_id, cast(event_id as text), stream, failure
+select consumer, category.category, partition_id, position_id, cast(event_id as {chars}), stream, failure
 from {at}parked as parked join {at}category as category on category.category_id = parked.category_id
 where consumer in ({consumers})
 order by consumer, category.category, partition_id, position_id;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
+from inspect import isawaitable
 from typing import Any
 
 from holdfast.errors import LeaseLost, OutcomeUnknown, TransactionConflict
@@ -126,9 +127,21 @@ def row(job: LeasedJob) -> tuple[str, int, int, str]:
     return (job.id, job.attempt, job.fence, recording.worker_of(job.fence))
 
 
+def put(connection: Any, table: str, job: LeasedJob) -> Any:
+    """Write an effect or a step of a job through the connection of its transaction."""
+    return target().write(connection, table, row(job), job.order_key or job.id)
+
+
+async def write(connection: Any, table: str, job: LeasedJob) -> None:
+    """The same, in an async handler."""
+    written = put(connection, table, job)
+    if isawaitable(written):
+        await written
+
+
 def writes_effects() -> bool:
     """Return whether effects are written: only in a transaction of the store, with the completion, are they once."""
-    return app.backend.capabilities.joins_transactions
+    return app.backend.capabilities.commits_effects
 
 
 def taken(takes: Takes) -> Takes:
@@ -141,7 +154,7 @@ async def take_effect(ctx: Context) -> None:
     if not writes_effects():
         return
     async with ctx.transaction() as connection:
-        await connection.execute(insert_into("effect"), row(ctx.job))
+        await write(connection, "effect", ctx.job)
 
 
 async def take_effect_and_fail(ctx: Context, error: Exception) -> None:
@@ -149,7 +162,7 @@ async def take_effect_and_fail(ctx: Context, error: Exception) -> None:
     if not writes_effects():
         raise error
     async with ctx.transaction() as connection:
-        await connection.execute(insert_into("effect"), row(ctx.job))
+        await write(connection, "effect", ctx.job)
         raise error
 
 
@@ -158,7 +171,7 @@ def take_effect_and_fail_blocking(ctx: Context, error: Exception) -> None:
     if not writes_effects():
         raise error
     with ctx.sync.transaction() as connection:
-        connection.execute(insert_into("effect"), row(ctx.job))
+        put(connection, "effect", ctx.job)
         raise error
 
 
@@ -167,4 +180,4 @@ def take_effect_blocking(ctx: Context) -> None:
     if not writes_effects():
         return
     with ctx.sync.transaction() as connection:
-        connection.execute(insert_into("effect"), row(ctx.job))
+        put(connection, "effect", ctx.job)

@@ -80,8 +80,12 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     follow: Callable[[Follow, str, random.Random], Awaitable[None]] | None = None
 
 
+COMMITS_EFFECTS: Final = frozenset({"commits_effects"})
+"""What work needs whose handler opens a transaction itself, and not by `take_effect`."""
 JOINS_TRANSACTIONS: Final = frozenset({"joins_transactions"})
-"""What work needs whose handler writes in a transaction itself, and not by `take_effect`."""
+"""What work needs that writes in a transaction of its own connection."""
+QUEUES_EFFECTS: Final = frozenset({"queues_effects"})
+"""What work needs whose commands fail at the end of the transaction."""
 
 
 def calls_of(task: TaskHandle[..., Any], **options: Any) -> Callable[[random.Random, int], Order]:

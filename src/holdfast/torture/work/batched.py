@@ -15,8 +15,8 @@ from holdfast.jobs.call import Call
 from holdfast.torture.events import Takes
 from holdfast.torture.names import QUEUE
 from holdfast.torture.work.app import AGAIN, app
-from holdfast.torture.work.attempt import batched_attempt, insert_into, row
-from holdfast.torture.work.base import JOINS_TRANSACTIONS, Order, Work
+from holdfast.torture.work.attempt import batched_attempt, put, write
+from holdfast.torture.work.base import COMMITS_EFFECTS, Order, Work
 
 _RETRIES, _RELEASES, _BREAKS = "3", "7", "b"  # the last digit of a job's id
 
@@ -40,9 +40,9 @@ async def transfer_in_batches(ctx: BatchContext, calls: list[Call[int]]) -> None
         for call in calls:
             attempts.enter_context(batched_attempt(call))
         async with ctx.transaction() as connection:
-            written = [row(call.job) for call in calls if _writes(call)]
-            for values in written:
-                await connection.execute(insert_into("effect"), values)
+            for call in calls:
+                if _writes(call):
+                    await write(connection, "effect", call.job)
             if any(call.id[-1] == _BREAKS and call.job.attempt == 1 for call in calls):
                 raise RuntimeError("a batch with this job fails")
 
@@ -56,7 +56,7 @@ def transfer_in_batches_in_thread(ctx: BatchContext, calls: list[Call[int]]) -> 
         with ctx.sync.transaction() as connection:
             for call in calls:
                 if _writes(call):
-                    connection.execute(insert_into("effect"), row(call.job))
+                    put(connection, "effect", call.job)
 
 
 def _draw(task: Any) -> Callable[[random.Random, int], Order]:
@@ -72,13 +72,13 @@ WORKS = (
         weight=8,
         takes=Takes.TRANSACTION,
         draw=_draw(transfer_in_batches),
-        needs=JOINS_TRANSACTIONS,
+        needs=COMMITS_EFFECTS,
     ),
     Work(
         name="transfer_in_batches_in_thread",
         weight=2,
         takes=Takes.TRANSACTION,
         draw=_draw(transfer_in_batches_in_thread),
-        needs=JOINS_TRANSACTIONS,
+        needs=COMMITS_EFFECTS,
     ),
 )

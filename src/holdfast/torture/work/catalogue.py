@@ -26,6 +26,7 @@ from holdfast.torture.work import (
     retried_by_operator,
     ticking,
     transactions,
+    undone,
     unique,
     unknown_tasks,
 )
@@ -34,6 +35,7 @@ from holdfast.torture.work.base import Work
 WORKS: Final[tuple[Work, ...]] = (
     *plain.WORKS,
     *transactions.WORKS,
+    *undone.WORKS,
     *batched.WORKS,
     *own_transactions.WORKS,
     *child_jobs.WORKS,

@@ -13,8 +13,8 @@ from holdfast.torture.history import now_us
 from holdfast.torture.names import QUEUE
 from holdfast.torture.recorder import recorder
 from holdfast.torture.work.app import AGAIN, app
-from holdfast.torture.work.attempt import attempt, insert_into, row
-from holdfast.torture.work.base import JOINS_TRANSACTIONS, Work, calls_of
+from holdfast.torture.work.attempt import attempt, put, write
+from holdfast.torture.work.base import COMMITS_EFFECTS, Work, calls_of
 from holdfast.torture.work.transactions import transfer
 
 _ROLLED_BACK = (LeaseLost, StoreUnavailable)
@@ -25,7 +25,7 @@ async def enqueues_child(ctx: Context) -> None:
     """Write the effect, and enqueue a child that writes its own."""
     with attempt(ctx), _recorded_child(ctx) as child:
         async with ctx.transaction() as connection:
-            await connection.execute(insert_into("effect"), row(ctx.job))
+            await write(connection, "effect", ctx.job)
             await transfer.options(job_id=child).enqueue()
 
 
@@ -34,7 +34,7 @@ def enqueues_child_in_thread(ctx: Context) -> None:
     """The same in a thread."""
     with attempt(ctx), _recorded_child(ctx) as child, ctx.sync.transaction() as connection:
         transfer.options(job_id=child).sync.enqueue()
-        connection.execute(insert_into("effect"), row(ctx.job))
+        put(connection, "effect", ctx.job)
 
 
 @contextmanager
@@ -71,13 +71,13 @@ WORKS = (
         weight=1,
         takes=Takes.TRANSACTION,
         draw=calls_of(enqueues_child),
-        needs=JOINS_TRANSACTIONS,
+        needs=COMMITS_EFFECTS,
     ),
     Work(
         name="enqueues_child_in_thread",
         weight=0.5,
         takes=Takes.TRANSACTION,
         draw=calls_of(enqueues_child_in_thread),
-        needs=JOINS_TRANSACTIONS,
+        needs=COMMITS_EFFECTS,
     ),
 )

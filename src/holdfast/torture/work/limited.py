@@ -18,8 +18,6 @@ from holdfast.torture.work.base import Order, Work, calls_of
 _MOST = 2
 _KEYS = 3
 _NO_ARGUMENTS: Mapping[str, Any] = {}
-# A worker declares the limits of its tasks, whether or not jobs of them are drawn.
-_KEY_LIMIT = Limit(running=_MOST) if app.backend.capabilities.limits_keys else None
 
 
 @app.task(queue=QUEUE, retry=AGAIN, max_attempts=20, limit=Limit(running=_MOST))
@@ -30,7 +28,7 @@ async def limited(ctx: Context) -> None:
         await take_effect(ctx)
 
 
-@app.task(queue=QUEUE, retry=AGAIN, max_attempts=20, key_limit=_KEY_LIMIT)
+@app.task(queue=QUEUE, retry=AGAIN, max_attempts=20, key_limit=Limit(running=_MOST))
 async def limited_by_key(ctx: Context) -> None:
     """Do the same; fail at times on the first attempt, so that a slot is freed and taken again."""
     with attempt(ctx):
@@ -51,13 +49,5 @@ def _draw(chance: random.Random, count: int) -> Order:
 
 WORKS = (
     Work(name="limited", weight=1, takes=Takes.TRANSACTION, draw=calls_of(limited), single=True, most=2000),
-    Work(
-        name="limited_by_key",
-        weight=1,
-        takes=Takes.TRANSACTION,
-        draw=_draw,
-        single=True,
-        most=2000,
-        needs=frozenset({"limits_keys"}),
-    ),
+    Work(name="limited_by_key", weight=1, takes=Takes.TRANSACTION, draw=_draw, single=True, most=2000),
 )

@@ -19,9 +19,10 @@ from holdfast.torture.work.attempt import (
     row,
     take_effect,
     take_effect_blocking,
+    write,
     writes_effects,
 )
-from holdfast.torture.work.base import JOINS_TRANSACTIONS, Work, calls_of
+from holdfast.torture.work.base import COMMITS_EFFECTS, Work, calls_of
 
 _MOMENT: Final = 0.02  # seconds
 
@@ -52,7 +53,7 @@ async def transfer_in_steps(ctx: Context) -> None:
     """Write a step that does not complete the job, then the effect that does."""
     with attempt(ctx):
         async with ctx.transaction(completes=False) as connection:
-            await connection.execute(insert_into("step"), row(ctx.job))
+            await write(connection, "step", ctx.job)
         await ctx.progress(50, "one step of two")
         await take_effect(ctx)
 
@@ -94,7 +95,7 @@ WORKS = (
         weight=1,
         takes=Takes.TRANSACTION,
         draw=calls_of(transfer_in_steps),
-        needs=JOINS_TRANSACTIONS,
+        needs=COMMITS_EFFECTS,
     ),
     Work(name="transfer_in_pipeline", weight=2, takes=Takes.TRANSACTION, draw=calls_of(transfer_in_pipeline)),
     Work(name="transfer_by_copy", weight=1, takes=Takes.TRANSACTION, draw=calls_of(transfer_by_copy)),

@@ -5,21 +5,21 @@ select job.payload, job.headers, job.timeout, completed.result, job.unique_key
 from holdfast_job as job left join holdfast_completed as completed on completed.seq = job.seq
 where job.seq = :seq;
 
+-- name: lanes_of
+select lane_id, queue, task, 0 as is_limited from holdfast_lane
+where (:queue is null or queue = :queue) and (:task is null or task = :task);
+
 -- name: list_ready
--- The lanes, each in claim order, merged. A page may read all jobs of the lanes that it shows.
+-- The first jobs over all lanes, which were found lane by lane: no server can limit what a join reads of each lane.
 select job.id, job.seq, lane.queue, lane.task, 'ready' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null as started_at, null as finished_at, null as worker_id, null as reason,
        job.order_key, job.limit_key, state.excused
-from (
-    select ready.lane_id, ready.turn, ready.seq, ready.attempt, ready.excused
-    from holdfast_lane as lane straight_join holdfast_ready as ready on ready.lane_id = lane.lane_id
-    where (:queue is null or lane.queue = :queue) and (:task is null or lane.task = :task)
-      and (ready.turn > :after_turn or (ready.turn = :after_turn and ready.seq > :after_seq))
-    order by ready.turn, ready.seq limit :limit
-) as state
-straight_join holdfast_job as job on job.seq = state.seq
-straight_join holdfast_lane as lane on lane.lane_id = state.lane_id
-order by state.turn, state.seq;
+from (select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as given
+straight_join holdfast_job as job force index (primary) on job.seq = given.seq
+straight_join holdfast_lane as lane on lane.lane_id = job.lane_id
+straight_join holdfast_ready as state force index (primary)
+    on state.lane_id = job.lane_id and state.turn = job.turn and state.seq = job.seq
+order by job.turn, job.seq;
 
 -- name: counts
 select minute_at, lane.queue, lane.task, cast(sum(enqueued) as signed) as enqueued,
@@ -104,18 +104,30 @@ union all
 select 'undecided', '', '', 0, count(*) from holdfast_parent_change having count(*) > 0;
 
 -- name: jobs_ahead
-select lane.queue, lane.task, (queue.paused or coalesce(task.paused, 0)) as paused, least(:limit, (
-    select count(*) from holdfast_ready as ready
-    where ready.lane_id = lane.lane_id and (ready.turn < :turn or (ready.turn = :turn and ready.seq < :seq))
-)) as number
+-- Reads at most twice `limit` jobs of each lane: a count without a bound follows only where there are fewer.
+select lane.queue, lane.task, (queue.paused or coalesce(task.paused, 0)) as paused, case
+    when (
+        select 1 from holdfast_ready as ready force index (primary)
+        where ready.lane_id = lane.lane_id and (ready.turn < :turn or (ready.turn = :turn and ready.seq < :seq))
+        limit 1 offset :limit
+    ) is not null then :limit else (
+        select count(*) from holdfast_ready as ready force index (primary)
+        where ready.lane_id = lane.lane_id and (ready.turn < :turn or (ready.turn = :turn and ready.seq < :seq))
+    ) end as number
 from holdfast_lane as lane straight_join holdfast_queue as queue on queue.queue = lane.queue
 left join holdfast_task as task on task.task = lane.task;
 
 -- name: queues
--- Counts at most `most` ready jobs of each lane, and as many scheduled, blocked and failed ones. `is_cut`: a lane may
--- have more ready jobs. `due`: of the job with the first turn, of any task, its turn plus its head start.
+-- Counts at most `most` ready jobs of each lane, as `jobs_ahead` does, and as many scheduled, blocked and failed ones.
+-- `is_cut`: a lane may have more ready jobs. `due`: of the job with the first turn, of any task, its turn plus its head start.
 with standing as (
-    select lane_id, 'ready' as state, least(:most, count(*)) as number from holdfast_ready group by lane_id
+    select lane.lane_id, 'ready' as state, case
+        when (
+            select 1 from holdfast_ready as ready where ready.lane_id = lane.lane_id limit 1 offset :most
+        ) is not null then :most
+        else (select count(*) from holdfast_ready as ready where ready.lane_id = lane.lane_id)
+    end as number
+    from holdfast_lane as lane
     union all
     select lane_id, 'running', count(*) from holdfast_running group by lane_id
     union all
@@ -127,6 +139,18 @@ with standing as (
     union all
     select job.lane_id, 'failed', count(*) from (select seq from holdfast_failed limit :most) as state
     straight_join holdfast_job as job on job.seq = state.seq group by job.lane_id
+),
+fronts as (  -- the limit keeps the planner from a search of all jobs for each lane
+    select lane.queue, (
+        select seq from holdfast_ready as ready where ready.lane_id = lane.lane_id
+        order by ready.lane_id, ready.turn, ready.seq limit 1
+    ) as seq
+    from holdfast_lane as lane limit 1000000
+),
+firsts as (
+    select fronts.queue, job.turn + job.priority * {priority_step} as due,
+           row_number() over (partition by fronts.queue order by job.turn, job.seq) as number
+    from fronts straight_join holdfast_job as job on job.seq = fronts.seq
 ),
 counted as (
     select lane.queue,
@@ -141,13 +165,8 @@ counted as (
 select queue.queue, queue.paused, cast(coalesce(ready, 0) as signed) as ready,
        cast(coalesce(running, 0) as signed) as running, cast(coalesce(scheduled, 0) as signed) as scheduled,
        cast(coalesce(blocked, 0) as signed) as blocked, cast(coalesce(failed, 0) as signed) as failed,
-       coalesce(is_cut, 0) as is_cut, {now} - (
-           select job.turn + job.priority * {priority_step}
-           from holdfast_lane as lane straight_join holdfast_job as job on job.seq = (
-               select seq from holdfast_ready where lane_id = lane.lane_id order by turn, seq limit 1
-           )
-           where lane.queue = queue.queue order by job.turn, job.seq limit 1
-       ) as due
+       coalesce(is_cut, 0) as is_cut, {now} - firsts.due as due
 from holdfast_queue as queue
 left join counted on counted.queue = queue.queue
+left join firsts on firsts.queue = queue.queue and firsts.number = 1
 order by queue.queue;

@@ -181,6 +181,21 @@ group by lane_id;
 delete from holdfast_running where seq between :first and :last and fence = :fence and followed = 0
 order by seq limit :count;
 
+-- name: complete_held
+-- Of a lease that the same transaction has locked; nothing is written if the job is followed. By its full key: under
+-- repeatable read a range would lock the rows beside it.
+insert into holdfast_completed (seq, fence, worker_id, attempt, started_at, finished_at, result)
+select seq, fence, worker_id, attempt, started_at, {now}, :result from holdfast_running
+where seq = :seq and fence = :fence and followed = 0;
+
+-- name: count_completed_held
+insert into holdfast_tally (minute_at, lane_id, completed, run_time)
+select {now} - {now} % {minute}, lane_id, 1, {now} - started_at from holdfast_running
+where seq = :seq and fence = :fence;
+
+-- name: leave_held
+delete from holdfast_running where seq = :seq and fence = :fence;
+
 -- name: complete_listed
 insert into holdfast_completed (seq, fence, worker_id, attempt, started_at, finished_at)
 select running.seq, running.fence, running.worker_id, running.attempt, running.started_at, {now}

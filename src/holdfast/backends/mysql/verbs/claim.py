@@ -88,6 +88,11 @@ def fronts(request: ClaimRequest, lanes: Sequence[Lane], floors: Mapping[int, Pl
     return counted
 
 
+def first_ready(lanes: Sequence[Lane], floors: Mapping[int, Place], limit: int) -> Steps[list[LanePlace]]:
+    """Return the places of the first ready jobs over all lanes, from their floors on."""
+    return _merged((yield from _read(lanes, floors, limit)), limit)
+
+
 def _read(lanes: Sequence[Lane], floors: Mapping[int, Place], limit: int) -> Steps[dict[int, list[LanePlace]]]:
     asks = [Ask("lane_front", {**_floor(lane.lane_id, floors), "limit": limit}, LanePlace) for lane in lanes]
     answers = yield from together(*asks)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from holdfast.backends.mysql.execute import final
 from holdfast.backends.mysql.verbs.ranges import ranges
 from holdfast.backends.sql.steps import Ask, Each, Numbers, records, together
+from holdfast.model.job import Lease
 from holdfast.model.outcome import Completed
 from holdfast.store.job_rows import CompletedRows, Key
 from holdfast.store.steps import Steps
@@ -59,11 +60,22 @@ def complete_plainly(finishes: Sequence[Finish]) -> Steps[None]:
     yield from final(*asks)
 
 
+def complete_held(lease: Lease, result: str | None) -> Steps[None]:
+    """Complete a job whose lease is locked, and commit; fails (`is_refused`) if it is followed: nothing is written."""
+    held = {"seq": lease.seq, "fence": lease.fence}
+    yield from final(
+        Ask("complete_held", {**held, "result": result}),
+        Ask("all_changed", {"count": 1}),
+        Ask("count_completed_held", held),
+        Ask("leave_held", held),
+    )
+
+
 def complete_all(finishes: Sequence[Finish]) -> Steps[CompletedRows]:
     """Complete the jobs whose leases are held."""
     wanted: dict[Key, Finish] = {(item.lease.seq, item.lease.fence): item for item in reversed(finishes)}
-    ordered = sorted(wanted)
-    seqs, fences = Numbers(seq for seq, _ in ordered), Numbers(fence for _, fence in ordered)
+    seqs = Numbers(sorted({seq for seq, _ in wanted}))  # a job once, whose stale lease is given with its current one
+    fences = Numbers(fence for _, fence in wanted)
     found = yield from records(_HeldLease, "held_among", seqs=seqs, fences=fences)
     held = [row for row in found if (row.seq, row.fence) in wanted]
     if held:
