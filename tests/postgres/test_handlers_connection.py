@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -209,6 +210,38 @@ async def test_a_pipeline_that_is_still_open_is_told(connection: HandlersConnect
         with pytest.raises(psycopg.ProgrammingError, match="pipeline"):
             await connection.commit_with(b"select 1", {})
     assert await connection.commit_with(b"select 2", {}) == [(2,)]
+
+
+async def test_a_cancelled_statement_of_a_handler_is_cancelled_on_the_server_and_the_session_goes_on(
+    connection: HandlersConnection,
+):
+    await connection.begin_with(b"select 1", {})
+    async with connection.transaction():
+        await connection.execute("insert into effect values (1)")
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await connection.execute("select pg_sleep(60)")
+    assert asyncio.get_running_loop().time() - began < 30
+    assert connection.pgconn.transaction_status == TransactionStatus.INERROR
+    await connection.end(b"rollback")
+    assert await effects(connection) == 0
+
+
+async def test_a_handler_may_copy_stream_and_use_a_pipeline(connection: HandlersConnection):
+    """These wait for the server in other ways than a plain statement does."""
+    await connection.begin_with(b"select 1", {})
+    async with connection.cursor() as cursor:
+        async with cursor.copy("copy effect from stdin") as copy:
+            for number in range(10_000):
+                await copy.write_row((number,))
+        assert [row async for row in cursor.stream("select count(*) from effect")] == [(10_000,)]
+        await cursor.executemany("insert into effect values (%s)", [(1,), (2,)])
+    async with connection.pipeline():
+        await connection.execute("insert into effect values (3)")
+    await connection.execute("insert into effect select %s::integer + length(%s)", (1, "x" * 10_000_000))
+    await connection.commit_with(b"select 1", {})
+    assert await effects(connection) == 10_004
 
 
 @pytest.mark.parametrize("prepare", ["auto", "always"])

@@ -125,7 +125,7 @@ async def test_whoever_ends_to_listen_is_not_held_up_by_a_server_that_does_not_a
             proxy.hole()
         began = time.monotonic()
         stop()
-        assert time.monotonic() - began < 0.2
+        assert time.monotonic() - began < 2  # seconds: what it must not wait for takes five
         proxy.refuse()
     await _threads_end()
     proxy.close()

@@ -192,8 +192,10 @@ async def test_no_hot_statement_reads_a_whole_table_of_a_million(
     assert _bad_plans(connection, schema) == []
 
 
-def _rows_read(connection: psycopg.Connection, schema: str, name: str, parameters: dict[str, object]) -> int:
-    """Run a statement; return how many rows of long tables it has read, those that it threw away included."""
+def _rows_read(
+    connection: psycopg.Connection, schema: str, name: str, parameters: dict[str, object], *tables: str
+) -> int:
+    """Run a statement; return how many rows of tables, of all long ones by default, it has read or thrown away."""
     with psycopg.ClientCursor(connection) as cursor:
         text = cursor.mogrify(Statements(schema, None).text(name), parameters)
         ((found,),) = cursor.execute(f"explain (analyze, format json) {text}".encode()).fetchall()
@@ -201,7 +203,7 @@ def _rows_read(connection: psycopg.Connection, schema: str, name: str, parameter
     while nodes:
         node = nodes.pop()
         nodes += node.get("Plans", [])
-        if node.get("Relation Name") in (*BIG, "failed", "cancelled"):
+        if node.get("Relation Name") in (tables or (*BIG, "failed", "cancelled")):
             read += node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
     return int(read)
 
@@ -275,3 +277,19 @@ async def test_counting_up_to_a_limit_reads_no_more_rows_however_many_there_are(
     connection.execute("set enable_seqscan = off; set enable_bitmapscan = off")  # as in sessions of the store
     assert _rows_read(connection, schema, "queues", {"most": 100}) < 1_000
     assert _rows_read(connection, schema, "waiting_tasks", {}) < 10
+
+
+@pytest.mark.parametrize("limited", ["queue", "task"])
+async def test_a_claim_counts_leases_up_to_the_limit_however_many_there_are(
+    url: str, connection: psycopg.Connection, statistics: str, limited: str
+):
+    schema = parts_of(url)[1]
+    _fill(connection, schema, statistics, 20_000)
+    known = "update {s}.queue set max_running = 10" if limited == "queue" else LIMITED_TASK
+    connection.execute(known.format(s=schema).encode())
+    connection.execute("set enable_seqscan = off; set enable_bitmapscan = off")  # as in sessions of the store
+    assert _rows_read(connection, schema, "claim", CLAIM, "running") <= 20  # for each lane of the queue
+    assert _rows_read(connection, schema, "claim_limits", {}, "running") == 10
+
+
+LIMITED_TASK = "insert into {s}.task (task, max_running) values ('greet', 10)"

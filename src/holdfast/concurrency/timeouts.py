@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from holdfast.concurrency.deadlines import Deadlines
+from holdfast.concurrency.loop_timeouts import LoopTimeout, set_timeout
 from holdfast.concurrency.store_threads import store_thread_name
 
 _NAME = store_thread_name("timeouts")
@@ -29,17 +29,25 @@ def end_watcher() -> None:
     _start_afresh()
 
 
-@contextmanager
-def limited(seconds: float | None, break_off: Callable[[], None]) -> Generator[None]:
+class limited:  # noqa: N801 - used as a function
     """Call `break_off` if the block takes longer; for code in the running event loop. None: no limit."""
-    if seconds is None:
-        yield
-        return
-    timer = asyncio.get_running_loop().call_later(seconds, break_off)
-    try:
-        yield
-    finally:
-        timer.cancel()
+
+    __slots__ = ("_break_off", "_seconds", "_timeout")
+
+    def __init__(self, seconds: float | None, break_off: Callable[[], None]) -> None:
+        self._seconds = seconds
+        self._break_off = break_off
+        self._timeout: LoopTimeout | None = None
+
+    def __enter__(self) -> None:
+        """Set the limit."""
+        if self._seconds is not None:
+            self._timeout = set_timeout(self._seconds, self._break_off)
+
+    def __exit__(self, *_: object) -> None:
+        """Withdraw it."""
+        if self._timeout is not None:
+            self._timeout.cancel()
 
 
 @contextmanager

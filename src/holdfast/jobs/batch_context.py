@@ -33,7 +33,7 @@ from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.outcome import Completed, Outcome
 from holdfast.runtime.effect import Effect, EffectStage
 from holdfast.runtime.type_variables import Connection
-from holdfast.store.backend import Backend
+from holdfast.store.backend import Backend, Transaction
 from holdfast.store.job_rows import Key
 from holdfast.store.values import Finish, Standing, Verdict
 
@@ -91,6 +91,8 @@ class BatchEffect(Effect):
                 transaction = await stack.enter_async_context(opening)
             self._require_all(transaction.held)
             yield transaction
+            with self._noting_lost_at_the_end(transaction):
+                await stack.aclose()
 
     @contextmanager
     def begin_blocking(self, isolation: Isolation) -> Generator[Any]:
@@ -101,6 +103,8 @@ class BatchEffect(Effect):
                 transaction = stack.enter_context(opening)
             self._require_all(transaction.held)
             yield transaction
+            with self._noting_lost_at_the_end(transaction):
+                stack.close()
 
     @contextmanager
     def _noting_lost(self) -> Generator[None]:
@@ -108,6 +112,15 @@ class BatchEffect(Effect):
             yield
         except LeaseLost:
             self._lose(self.calls)
+            raise
+
+    @contextmanager
+    def _noting_lost_at_the_end(self, transaction: Transaction) -> Generator[None]:
+        """Note what a store finds stale at the commit, because it locks nothing at the beginning."""
+        try:
+            yield
+        except LeaseLost:
+            self._require_all(transaction.held)
             raise
 
     def _require_all(self, held: frozenset[Key]) -> None:
@@ -161,8 +174,7 @@ class BatchEffect(Effect):
     def committed(self) -> None:
         """Record that they were committed."""
         super().committed()
-        for call in self.calls:
-            call.close()
+        self.calls[0].close()
         if self._keeper is not None:
             self._keeper.settled()
 
@@ -223,8 +235,7 @@ class BatchContext(Generic[Connection]):
     def close(self) -> None:
         """Refuse further outcomes: the handler has ended."""
         if not self.effect.is_committed:  # else that has closed them
-            for call in self.calls_given:
-                call.close()
+            self.calls_given[0].close()
 
 
 class SyncBatchContext(Generic[Connection]):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from holdfast.errors import ConfigError
 from holdfast.model.duration import to_span
@@ -23,11 +23,20 @@ _REASON_LIMIT = 2048
 _NOW = timedelta(0)
 
 
-class EndRules(NamedTuple):
-    """How the task of a call ends an attempt: with a result, and after an error."""
+class EndRules:
+    """How the task of the calls of one batch ends an attempt: with a result, and after an error."""
 
-    returned: Callable[[LeasedJob, object], Outcome]
-    raised: Callable[[LeasedJob, BaseException], Outcome]
+    __slots__ = ("is_closed", "raised", "returned")
+
+    def __init__(
+        self,
+        returned: Callable[[LeasedJob, object], Outcome],
+        raised: Callable[[LeasedJob, BaseException], Outcome],
+    ) -> None:
+        self.returned = returned
+        self.raised = raised
+        self.is_closed = False
+        """Whether the batch has ended, so that no call of it can be decided on any more."""
 
 
 class Call(Generic[T]):
@@ -41,7 +50,6 @@ class Call(Generic[T]):
         """The result of the job, if it completes."""
         self._rules = rules
         self._outcome: Outcome | None = None
-        self._is_closed = False
 
     def __repr__(self) -> str:
         """Show the job, never its argument."""
@@ -99,7 +107,7 @@ class Call(Generic[T]):
         self._decide(Cancelled(clean(_text(reason) or "cancelled by its handler", _REASON_LIMIT)))
 
     def _decide(self, outcome: Outcome) -> None:
-        if self._is_closed:
+        if self._rules.is_closed:
             message = f"job {self.id}: its batch has ended, so an outcome recorded now would never be written"
             raise ConfigError(message)
         if self._outcome is not None:
@@ -125,8 +133,8 @@ class Call(Generic[T]):
         return outcome if self._outcome else spared(outcome) if shared else outcome
 
     def close(self) -> None:
-        """Refuse further outcomes."""
-        self._is_closed = True
+        """Refuse further outcomes of this call and of the others of its batch."""
+        self._rules.is_closed = True
 
 
 def spared(outcome: Outcome) -> Outcome:

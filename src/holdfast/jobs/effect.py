@@ -113,6 +113,8 @@ class JobEffect(Effect):
     def interrupted(self, error: BaseException) -> None:
         """Record that no completion was committed; if one was, the store refuses later writes."""
         super().interrupted(error)
+        if isinstance(error, LeaseLost):
+            self.lease_lost.set()
         self.uncompleted()
 
     # --- completion in the caller's own transaction -------------------------------------------------------------------

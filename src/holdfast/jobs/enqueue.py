@@ -90,6 +90,7 @@ class JobTemplate(msgspec.Struct, frozen=True):
     """Seconds for which an enqueue is repeated; None: it is not."""
     unique: Callable[[str], Unique] | None = None
     """The unique key of a job by its payload."""
+    has_options: bool = False
 
 
 def job_template(task: Task, **options: Unpack[JobOptions]) -> JobTemplate:
@@ -138,6 +139,7 @@ def job_template(task: Task, **options: Unpack[JobOptions]) -> JobTemplate:
         using=options.get("using"),
         patience=None if patience is None else to_span(patience, "patience").total_seconds(),
         unique=None if unique is None else unique_of(unique, task.signature, task.handler),
+        has_options=bool(given),
     )
 
 
@@ -223,6 +225,8 @@ def new_jobs(
             elif isinstance(call, (list, tuple)):
                 payloads.append(encode(call, {}))
             elif isinstance(call, TaskCall):
+                if call.origin[2] is not template:
+                    _check_call(template, call.origin[2])
                 payloads.append(encode(call.args, call.kwargs))
             else:
                 message = (
@@ -230,7 +234,7 @@ def new_jobs(
                     "ones"
                 )
                 raise ArgumentsError(message)
-        except PayloadError as error:
+        except (ConfigError, PayloadError) as error:
             raise type(error)(f"item {index}: {error}. Nothing was enqueued") from error
     if given_ids is not None and len(given_ids) != len(payloads):
         counts = f"{_counted(given_ids, 'id')} for {_counted(payloads, 'call')}"
@@ -241,6 +245,20 @@ def new_jobs(
     if template.unique is not None:
         return [NewJob(job_id, queue, task, text, *_with_key(template, text)) for job_id, text in calls_by_id]
     return [NewJob(job_id, queue, task, payload, *common) for job_id, payload in calls_by_id]
+
+
+def _check_call(template: JobTemplate, called: JobTemplate) -> None:
+    """Raise `ConfigError` for a call whose task or options would be lost: all jobs are made from one template."""
+    if called.encode != template.encode:
+        raise ConfigError(
+            f"a call of {called.task!r} among those of {template.task!r}: pass calls of one task, or enqueue several "
+            "tasks at once with group(…).enqueue()"
+        )
+    if called.has_options:
+        raise ConfigError(
+            f"a call of {called.task!r} with options of its own: give them to all, as in "
+            f"{called.task}.options(…).enqueue_many(…), or keep them apart with group(…).enqueue()"
+        )
 
 
 def _counted(items: Sequence[object], noun: str) -> str:

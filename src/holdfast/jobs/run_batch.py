@@ -19,8 +19,11 @@ from holdfast.runtime.handler_runner import TimeLimitReached
 def calls_of_jobs(task: Task, jobs: Sequence[LeasedJob]) -> tuple[list[Call[Any]], dict[int, Outcome]]:
     """Return the calls of a batch, and by seq the outcomes of jobs whose arguments do not match: those fail alone."""
     rules = EndRules(partial(outcome_of_return, task), partial(_raised, task))
-    calls: list[Call[Any]] = []
     unread: dict[int, Outcome] = {}
+    arguments = task.signature.decode_only("argument", [job.payload for job in jobs])
+    if arguments is not None:
+        return [Call(job, argument, rules) for job, argument in zip(jobs, arguments, strict=True)], unread
+    calls: list[Call[Any]] = []
     for job in jobs:
         try:
             args, kwargs = task.signature.decode(job.payload)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, TypedDict, Unpack, cast
 
 import msgspec
 
@@ -232,7 +232,10 @@ class Tasks:
         self._by_name[task.name] = task
 
     def get(self, name: str) -> Task:
-        """Return a task, or raise `TaskNotFound`."""
+        """Return a task by its name, or raise `TaskNotFound`."""
+        if not isinstance(cast("object", name), str):
+            remedy = "a task enqueues itself, as in charge.enqueue(7), and so does a graph: chain(…).enqueue()"
+            raise ConfigError(f"pass the name of a task, not {name!r}: {remedy}")
         task = self._by_name.get(name)
         if task is None:
             known = ", ".join(sorted(self._by_name)) or "none"

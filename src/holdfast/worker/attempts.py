@@ -119,6 +119,11 @@ class Attempts:
         message = f"task {job.task} suspended though it has no await"
         raise RuntimeError(message)
 
+    @property
+    def start(self) -> Callable[[LeasedJob, float], Outcome | Running]:
+        """What begins an attempt, and reports as much of it as is wanted."""
+        return self.begin_observed if self.reports.wants_all else self.begin
+
     def begin_observed(self, job: LeasedJob, now: float) -> Outcome | Running:
         """Begin an attempt as `begin` does, and report its start and every end."""
         self.reports.started(job)

@@ -221,7 +221,7 @@ class BatchAttempts:
                 run = partial(self._middleware.around, call, run)
             return await handlers.in_loop(run, first, key, limit)
         finally:
-            for job in others:
+            for job in others if limit is not None else ():
                 handlers.limits.pop((job.seq, job.fence), None)
 
     def _start(

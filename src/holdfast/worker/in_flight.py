@@ -146,7 +146,7 @@ class InFlight:
             self._cancel_asked.discard((seq, job.fence))
         if outcome is None or seq not in self._held:
             self._ended_unwritten(job)
-            return True
+            return len(self.prefetched) <= max(self.low, 0)
         if self.holdings.settling_seqs:
             self.holdings.unsettled(seq)
         finishes = self.finishes
@@ -156,6 +156,12 @@ class InFlight:
         buffer[seq] = Finish(Lease(job.id, seq, job.fence), outcome)
         is_full = len(buffer) >= self._flush_rows and not finishes.in_flight
         return is_full or len(self.prefetched) <= self.low
+
+    def ended_next(self, now: float, job: LeasedJob, outcome: Outcome | None) -> LeasedJob | None:
+        """Record the end of a handler; return the next job, which is then running, unless a decision is due before."""
+        if self.ended(now, job, outcome) or self.forming or now >= self.good_until:
+            return None
+        return self.take()
 
     def _ghost_ended(self, job: LeasedJob) -> None:
         if self.ghosts.pop((job.seq, job.fence), None) is None:

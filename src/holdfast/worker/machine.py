@@ -36,7 +36,7 @@ class Machine:
         self.jobs = InFlight(settings, batches)
         self.holdings = self.jobs.holdings
         self.take, self.ended = self.jobs.take, self.jobs.ended  # bound: no second call per job
-        self.take_batch = self.jobs.take_batch
+        self.take_batch, self.ended_next = self.jobs.take_batch, self.jobs.ended_next
         self.lost, self.cancel_asked = self.jobs.lost, self.jobs.cancel_asked
         self._claims = Claims(settings)
         self._upkeep = Maintenance(settings)

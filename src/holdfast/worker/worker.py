@@ -78,10 +78,7 @@ class Worker:
         until_idle: bool = False,
     ) -> None:
         if not tasks:
-            message = (
-                "this worker has no tasks, so it would claim nothing: register tasks with @app.task before it runs"
-            )
-            raise ConfigError(message)
+            raise ConfigError("this worker has no tasks: register tasks with @app.task before it runs")
         self.settings = settings
         self.worker_id = incarnation(worker_id)
         self.queues = None if queues is None else tuple(check_name("queue", queue) for queue in queues)
@@ -181,7 +178,7 @@ class Worker:
             children=ChildPool(
                 lease=self._lease, limit=max(1, self.settings.concurrency), store=self._backend.full_url
             ),
-            ended=self._ended,
+            ended=lambda job, outcome: self._ended(attempts, job, outcome),  # pyright: ignore[reportUnknownLambdaType]
             broke=self._break,
             reports=reports,
             middleware=self.hooks.middleware,
@@ -287,8 +284,7 @@ class Worker:
         if self._machine.jobs.forming:
             while batch := self._machine.take_batch(now):
                 attempts.begin_batch(batch)
-        take, ended = self._machine.take, self._machine.ended
-        begin = attempts.begin_observed if attempts.reports.wants_all else attempts.begin
+        take, ended, begin = self._machine.take, self._machine.ended, attempts.start
         until = now + _SLICE
         any_ended = False
         while (job := take()) is not None:
@@ -331,9 +327,13 @@ class Worker:
             self._break(error)
         self._wake()
 
-    def _ended(self, job: LeasedJob, outcome: Outcome | None) -> None:
-        self._machine.ended(time.monotonic(), job, outcome)
-        self._wake()
+    def _ended(self, attempts: Attempts, job: LeasedJob, outcome: Outcome | None) -> None:
+        following = self._machine.ended_next(now := monotonic(), job, outcome)
+        begun = None if following is None else attempts.start(following, now)
+        if following is None or begun is not RUNNING:
+            self._wake()
+        if following is not None and begun is not RUNNING:
+            self._machine.ended(now, following, begun)
 
     def _batch_ended(
         self, jobs: Sequence[LeasedJob], outcomes: Sequence[Outcome | None], written: Sequence[Finish]

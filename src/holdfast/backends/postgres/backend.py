@@ -35,6 +35,8 @@ from holdfast.backends.sql.fenced_verbs import fenced_verbs
 from holdfast.backends.sql.lane_cache import Lanes
 from holdfast.backends.sql.schedule_rows import SqlScheduleRows
 from holdfast.backends.sql.streams.consumer_store import SqlConsumers
+from holdfast.backends.sql.streams.foreign import SqlForeignEvents
+from holdfast.model.steady_clock import Steady
 from holdfast.store.backend_over_parts import BackendOverParts, StoreParts, StreamParts
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.claim_floor import Floors
@@ -53,7 +55,7 @@ class PostgresParts(StoreParts):
         self._pools = pools_for_verbs(location), pools_for_handlers(location), blocking_pool(location)
         self.runner = PoolRunner(self._pools[0], statements, location, self._became_ready)
         self.notifier = self._notifier = PostgresNotifier(location)
-        self.rows = PostgresJobRows()
+        self.rows = PostgresJobRows(Steady() if statements.is_server_clock else None)
         verbs = fenced_verbs(self.rows)
         place = PostgresPlace(
             statements, verbs, location.url, location.reply_timeout, self._drop_idle, self._became_ready
@@ -78,6 +80,7 @@ class PostgresParts(StoreParts):
             events_over(self.runner, appended=lambda: self.runner.after_commit(self.notifier.notify)),
             SqlConsumers(self.runner, self.transactions, fetch),
             PostgresAllocations(self.runner, self.blockers),
+            SqlForeignEvents(self.runner),
             joined=lambda using: events_over(callers.runner(using)),
         )
 

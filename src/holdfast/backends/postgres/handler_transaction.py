@@ -28,6 +28,7 @@ from holdfast.backends.postgres.timeouts import bounded, bounded_blocking, hang_
 from holdfast.backends.postgres.transaction_connection import HandlersBlockingConnection, HandlersConnection
 from holdfast.backends.postgres.verbs.fenced_end import commit_or_fail, complete_all_or_fail, complete_or_fail, is_stale
 from holdfast.backends.sql.steps import Ask
+from holdfast.concurrency.loop_timeouts import LoopTimeout, set_timeout
 from holdfast.concurrency.statement_threads import where_it_may_wait
 from holdfast.concurrency.store_threads import store_thread_name
 from holdfast.concurrency.timeouts import limited_blocking
@@ -169,7 +170,7 @@ class PostgresAsyncTransaction(PostgresTransaction):
     """A transaction of an async handler."""
 
     connection: HandlersConnection
-    _timer: asyncio.TimerHandle | None = None
+    _timer: LoopTimeout | None = None
     _expiring: asyncio.Task[None] | None = None
     _is_committed = False
     _is_followed = True
@@ -177,13 +178,13 @@ class PostgresAsyncTransaction(PostgresTransaction):
 
     async def begin(self) -> None:  # noqa: D102 - see `OpenTransaction`
         self.state = TransactionState.OPEN
-        self._timer = asyncio.get_running_loop().call_later(self.limit.total_seconds(), self._at_limit)
+        self._timer = set_timeout(self.limit.total_seconds(), self._at_limit)
         steps = self.lock_steps()
         text, parameters = self._statement(next(steps))
         try:
             with bounded(self.connection, self._reply_timeout):
                 found = await self.connection.begin_with(text, parameters, self._isolation)
-            self._is_followed = any(row[-1] for row in found)
+            self._is_followed = True in [row[-1] for row in found]
             with suppress(StopIteration):
                 steps.send(found)
         except Exception as error:
@@ -277,7 +278,7 @@ class PostgresAsyncTransaction(PostgresTransaction):
         elif self._sealed_at is not None:
             left = self._sealed_at + self._reply_timeout - time.monotonic()
             if left > 0:
-                self._timer = asyncio.get_running_loop().call_later(left, self._at_limit)
+                self._timer = set_timeout(left, self._at_limit)
             else:
                 hang_up(self.connection)
 

@@ -25,6 +25,7 @@ from holdfast.store.steps import Runner, Steps
 from holdfast.store.values import Claim, ClaimRequest, Enqueued, Finish, Verdict
 from holdfast.store.verbs.enqueue import Insert, enqueue
 from holdfast.store.verbs.finish import only_completes
+from holdfast.store.verbs.rescue import ExpiredLook
 from holdfast.store.verbs.unique import are_unique
 
 COPY_FROM = 300  # jobs: from this number on, COPY is worth its additional round trips
@@ -120,13 +121,13 @@ class PostgresJobs(JobsOverRows):
                 return [Verdict.DONE] * len(finishes)
         return await super().finish(finishes)
 
-    async def prepare_rescue(self, unbroken: timedelta | None) -> bool:
+    async def prepare_rescue(self, unbroken: timedelta | None) -> ExpiredLook:
         """End the sessions of frozen clients that lock rows which a rescue needs."""
         await self._blockers.end_stuck()
-        if not await super().prepare_rescue(unbroken):
-            return False
-        await self._blockers.end_for_leases(unbroken)
-        return True
+        look = await super().prepare_rescue(unbroken)
+        if look.found:
+            await self._blockers.end_for_leases(look.access)
+        return look
 
 
 def facts(schema: str) -> Steps[dict[str, str]]:

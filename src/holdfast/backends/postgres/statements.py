@@ -73,6 +73,8 @@ class Statements:
     def __init__(self, schema: str, clock: Callable[[], int] | None) -> None:
         self.schema = schema
         self._clock = clock
+        self.is_server_clock = clock is None
+        """Whether instants come from the server; the clock of a test may jump on purpose."""
         now = SERVER_CLOCK if clock is None else _GIVEN_CLOCK
         self._texts = {name: fill_in(text, schema, now).encode() for name, text in TEMPLATES.items()}
 

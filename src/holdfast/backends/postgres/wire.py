@@ -12,7 +12,7 @@ import asyncio
 import re
 from collections.abc import Generator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection
@@ -23,6 +23,9 @@ from psycopg.pq import ConnStatus, ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import Ready, Wait
 
+from holdfast.concurrency.socket_watch import socket_watches
+
+T = TypeVar("T")
 _PLACE = re.compile(rb"%\((\w+)\)s|%%")
 _TIMEOUT = 5.0  # seconds for the server to cancel a statement
 _MOST = 200  # prepared statements of one session; a statement counts once for each combination of parameter types
@@ -72,6 +75,14 @@ def fill(connection: AsyncConnection[Any], text: bytes, parameters: Mapping[str,
     return Filled(query, transformer.dump_sequence([parameters[name] for name in names], formats), transformer)
 
 
+_PLAIN = Transformer()
+
+
+def command(text: bytes) -> Filled:
+    """Return a command: it has neither parameters nor rows, so all connections share it."""
+    return Filled(text, (), _PLAIN)
+
+
 class LibpqConnection(AsyncConnection[Any]):
     """A connection with a direct path to libpq."""
 
@@ -106,9 +117,8 @@ class LibpqConnection(AsyncConnection[Any]):
             rows.append(filled.rows(next(answers)))
         return rows
 
-    def _prepare(self, text: bytes, parameters: Mapping[str, object]) -> Asked:
+    def _prepare(self, filled: Filled) -> Asked:
         """Return a statement with the name under which it is, or is to be, prepared."""
-        filled = fill(self, text, parameters)
         prepared = self.prepared
         if prepared is None:
             return Asked(filled)
@@ -127,12 +137,12 @@ class LibpqConnection(AsyncConnection[Any]):
         except psycopg.OperationalError:  # replies are outstanding, and no task waits for them
             self.pgconn.finish()
 
-    async def _answers(self, exchange: Exchange, *, to_the_end: bool = False) -> list[PGresult]:
-        """Wait for the results of the statements that were sent.
+    async def _answers(self, exchange: Generator[Any, Any, T], *, to_the_end: bool = False) -> T:
+        """Wait for the end of an exchange with the server, and return what it returns.
 
         If the wait is cancelled, the statement is cancelled on the server, and the session stays usable. A second
         cancellation meanwhile closes the session instead of waiting for that. With `to_the_end` a cancellation takes
-        effect after the results have arrived; an error then becomes its cause.
+        effect after the exchange has ended; an error then becomes its cause.
         """
         try:
             return await self._led(exchange, to_the_end=to_the_end)
@@ -143,6 +153,8 @@ class LibpqConnection(AsyncConnection[Any]):
                 async with asyncio.timeout(_TIMEOUT):
                     await self.cancel_safe(timeout=_TIMEOUT)
                     await self._led(exchange)
+            except psycopg.errors.QueryCanceled:
+                pass  # as requested
             except (psycopg.Error, TimeoutError):
                 self.pgconn.finish()
             except BaseException:
@@ -150,88 +162,64 @@ class LibpqConnection(AsyncConnection[Any]):
                 raise
             raise
 
-    async def _led(self, exchange: Exchange, *, to_the_end: bool = False) -> list[PGresult]:
+    async def _led(self, exchange: Generator[Any, Any, T], *, to_the_end: bool = False) -> T:
         """Lead an exchange to its end whenever the socket is ready: in the event loop, so that the task wakes once."""
         run = _Run(exchange, self.pgconn.socket)
         cancelled: asyncio.CancelledError | None = None
-        try:
-            run.advance(None)
-            while not run.is_over:
-                try:
-                    await run.wait()
-                except asyncio.CancelledError as error:
-                    if not to_the_end:
-                        raise
-                    cancelled = error
-        finally:
-            run.close()
+        run.advance(None)
+        while run.waits:
+            try:
+                await run.wait()
+            except asyncio.CancelledError as error:
+                if not to_the_end:
+                    run.stop()
+                    raise
+                cancelled = error
         if cancelled is not None:
             raise cancelled from run.error
-        return run.results()
+        if run.error is not None:
+            raise run.error
+        return run.value  # type: ignore[no-any-return] # what the exchange returns
 
 
 class _Run:
     """An exchange that the event loop advances."""
 
-    __slots__ = ("_descriptor", "_exchange", "_loop", "_results", "_wake", "_wanted", "error", "is_over")
+    __slots__ = ("_descriptor", "_exchange", "_wake", "_watch", "error", "value", "waits")
 
-    def __init__(self, exchange: Exchange, descriptor: int) -> None:
+    def __init__(self, exchange: Generator[Any, Any, Any], descriptor: int) -> None:
         self._exchange = exchange
         self._descriptor = descriptor
-        self._loop = asyncio.get_running_loop()
+        self._watch = socket_watches.here()
         self._wake: asyncio.Future[None] | None = None
-        self._wanted = 0  # what the loop watches for: reading always, once it has begun
-        self._results: list[PGresult] = []
+        self.value: Any = None
         self.error: Exception | None = None
-        self.is_over = False
+        self.waits = True
 
-    def advance(self, ready: Ready | None) -> None:
+    def advance(self, ready: int | None) -> None:
         """Go on until the socket is to be waited for."""
         try:
-            wanted = self._exchange.send(ready)
+            self._watch.arm(self._descriptor, self._exchange.send(ready), self.advance)
         except StopIteration as stop:
-            self._results = stop.value
-            self._end()
+            self.value = stop.value
+        except OSError as error:
+            self.error = psycopg.OperationalError(f"the socket is closed: {error}")
         except Exception as error:  # noqa: BLE001 - raised in the waiting task
             self.error = error
-            self._end()
         else:
-            if wanted | Wait.R != self._wanted:
-                self._watch(wanted)
-
-    def _watch(self, wanted: Wait) -> None:
-        if not self._wanted:
-            self._loop.add_reader(self._descriptor, self.advance, Ready.R)
-        if wanted & Wait.W:
-            self._loop.add_writer(self._descriptor, self.advance, Ready.W)
-        elif self._wanted & Wait.W:
-            self._loop.remove_writer(self._descriptor)
-        self._wanted = wanted | Wait.R
-
-    def _end(self) -> None:
-        self.is_over = True
-        self.close()
+            return
+        self.waits = False
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Watch the socket no more."""
-        if self._wanted & Wait.W:
-            self._loop.remove_writer(self._descriptor)
-        if self._wanted:
-            self._loop.remove_reader(self._descriptor)
-        self._wanted = 0
+        self._watch.disarm(self._descriptor, self.advance)
 
     def wait(self) -> asyncio.Future[None]:
         """Return what is done once the exchange is over."""
-        self._wake = self._loop.create_future()
+        self._wake = asyncio.get_running_loop().create_future()
         return self._wake
-
-    def results(self) -> list[PGresult]:
-        """Return the results; raises the error that has ended the exchange."""
-        if self.error is not None:
-            raise self.error
-        return self._results
 
 
 class FastConnection(LibpqConnection):
@@ -244,7 +232,7 @@ class FastConnection(LibpqConnection):
         """Run a statement and return its rows."""
         if self.frame:
             return (await self.ask_all([(text, parameters)], ()))[0]
-        asked = self._prepare(text, parameters)
+        asked = self._prepare(fill(self, text, parameters))
         if asked.key is not None:
             return (await self._rows_together([asked]))[0]
         asked.filled.send(self.pgconn, asked.name)
@@ -260,7 +248,7 @@ class FastConnection(LibpqConnection):
         if self.frame and self.pgconn.transaction_status == TransactionStatus.IDLE:
             frame = self.frame
         framed = [(frame[0], _NOTHING), *queries, (frame[1], _NOTHING)] if frame else queries
-        answers = await self._rows_together([self._prepare(*query) for query in framed])
+        answers = await self._rows_together([self._prepare(fill(self, *query)) for query in framed])
         return answers[1:-1] if frame else answers
 
 

@@ -119,7 +119,7 @@ copy {schema}.scheduled (run_at, seq, retrying) from stdin (format binary);
 -- invisible here.
 --
 -- A lane whose limit is reached, by this snapshot, is left out: that costs as much as there are lanes and leases,
--- however many jobs wait in it. If a lane with a limit has jobs and room, nothing is claimed: only `claim_shares`, which
+-- however many jobs wait in it; leases are counted up to the limit. If a lane with a limit has jobs and room, nothing is claimed: only `claim_shares`, which
 -- runs under the locks of the limits, can tell how much. So it is for a lane whose task has a limit per key: its jobs
 -- may all be claimed, but not ahead of the time at which they start. The last row tells both, by its number of -2 or -1.
 with known as materialized (
@@ -143,11 +143,17 @@ limited as materialized (
                select seq from {schema}.ready where lane_id = known.lane_id order by turn, seq limit 1
            ) is not null as has_jobs,
            (queue.max_running is not null and queue.max_running <= (
-               select count(*) from {schema}.running as running
-               join {schema}.lane as lane on lane.lane_id = running.lane_id where lane.queue = known.queue
+               select count(*) from (
+                   select 1 from {schema}.running as running
+                   join {schema}.lane as lane on lane.lane_id = running.lane_id where lane.queue = known.queue
+                   limit queue.max_running
+               ) as counted
            )) or (task.max_running is not null and task.max_running <= (
-               select count(*) from {schema}.running as running
-               join {schema}.lane as lane on lane.lane_id = running.lane_id where lane.task = known.task
+               select count(*) from (
+                   select 1 from {schema}.running as running
+                   join {schema}.lane as lane on lane.lane_id = running.lane_id where lane.task = known.task
+                   limit task.max_running
+               ) as counted
            )) as is_full,
            greatest(
                queue.rate_at - {now} - (queue.rate_burst - 1) * ((queue.rate_span + queue.rate_jobs - 1) / queue.rate_jobs),
@@ -245,6 +251,32 @@ order by queue for update skip locked;
 select task from {schema}.task
 where (max_running is not null or rate_jobs is not null) and task = any(%(tasks)s::text[])
 order by task for update skip locked;
+
+-- name: claim_limits
+-- As `limits`, for claims: leases are counted up to the limit.
+select 'queue' as kind, queue.queue as name, queue.max_running, queue.rate_jobs, queue.rate_span, queue.rate_burst,
+       queue.rate_at, (
+           select count(*) from (
+               select 1 from {schema}.running as running
+               join {schema}.lane as lane on lane.lane_id = running.lane_id where lane.queue = queue.queue
+               limit coalesce(queue.max_running, 0)
+           ) as counted
+       ) as running, {now} as now
+from {schema}.queue as queue where queue.max_running is not null or queue.rate_jobs is not null
+union all
+select 'task', task.task, task.max_running, task.rate_jobs, task.rate_span, task.rate_burst,
+       task.rate_at, (
+           select count(*) from (
+               select 1 from {schema}.running as running
+               join {schema}.lane as lane on lane.lane_id = running.lane_id where lane.task = task.task
+               limit coalesce(task.max_running, 0)
+           ) as counted
+       ), {now}
+from {schema}.task as task where task.max_running is not null or task.rate_jobs is not null
+union all
+select 'key', task.task, task.key_max_running, task.key_rate_jobs, task.key_rate_span, task.key_rate_burst, 0, 0, {now}
+from {schema}.task as task where task.key_max_running is not null or task.key_rate_jobs is not null
+order by 1, 2;
 
 -- name: lane_fronts
 -- The first jobs of each lane, from which `share_out` chooses.

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.backends.sql.steps import Ask, Rows, records, rows, run, together
+from holdfast.backends.sql.limited_claims import settle
+from holdfast.backends.sql.steps import Ask, Rows, records, rows, together
 from holdfast.model.instants import MICROSECOND, span_micros
 from holdfast.model.job import LeasedJob
-from holdfast.model.limits import LanePlace, LimitKey, LimitUse, Shares, next_wait, share_out, taken_by
+from holdfast.model.limits import LanePlace, LimitKey, LimitUse, Shares, share_out
 from holdfast.store.claim_floor import Place
 from holdfast.store.steps import Steps
 from holdfast.store.values import Claim, ClaimRequest
@@ -61,7 +62,7 @@ def claim_limited(request: ClaimRequest) -> Steps[Claim]:
         Ask("lock_queue_limits", {"queues": scope["queues"]}), Ask("lock_task_limits", {"tasks": scope["tasks"]})
     )
     mine = {LimitKey("queue", name) for (name,) in queues} | {LimitKey("task", name) for (name,) in tasks}
-    uses = yield from records(LimitUse, "limits")
+    uses = yield from records(LimitUse, "claim_limits")
     rooms = {use.key: use.room if use.key in mine or use.kind == "key" else 0 for use in uses}
     lanes: dict[int, tuple[str, str]] = {}
     front: list[LanePlace] = []
@@ -71,17 +72,11 @@ def claim_limited(request: ClaimRequest) -> Steps[Claim]:
     slots = request.limit if request.slots is None else request.slots
     shares = share_out(front, lanes, rooms, limit=request.limit, slots=slots)
     taken = yield from _claim_shares(request, shares)
-    counted = taken_by(((job.queue, job.task) for job in taken.jobs), uses)
-    for use in uses:
-        if use.rate_jobs is not None and use.kind != "key" and counted[use.key]:
-            statement = "spend_queue" if use.kind == "queue" else "spend_task"
-            yield from run(statement, name=use.name, rate_at=use.rate_after(counted[use.key]))
-    wait = next_wait(uses, counted, shares.refused)
-    span = None if wait is None else wait * MICROSECOND
+    claimed = yield from settle(taken, uses, shares)
     if shares.refused - mine:
-        span = _CONTENDED if span is None else min(span, _CONTENDED)
-    is_limited = bool(shares.refused) or shares.is_held_back
-    return msgspec.structs.replace(taken, is_limited=is_limited, wait=span)
+        wait = _CONTENDED if claimed.wait is None else min(claimed.wait, _CONTENDED)
+        return msgspec.structs.replace(claimed, wait=wait)
+    return claimed
 
 
 def _claim_shares(request: ClaimRequest, shares: Shares) -> Steps[Claim]:
