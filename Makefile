@@ -38,19 +38,22 @@ $(CORE): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
-# On another store: make demo URL=redis://localhost/0, or STORE=redis on a throw-away server.
+# On another store: make demo URL=mysql://user@localhost/shop, or STORE=mysql on a throw-away server.
 ifneq ($(origin URL),command line)
 URL := sqlite:///build/demo.db
 endif
-THROW_AWAY := $(BIN)/python -m holdfast.testing.redis_server
+THROW_AWAY_redis := $(BIN)/python -m holdfast.testing.redis_server
+THROW_AWAY_valkey := $(THROW_AWAY_redis)
+THROW_AWAY_mysql := $(BIN)/python -m holdfast.testing.mysql_server mysql
+THROW_AWAY_mariadb := $(BIN)/python -m holdfast.testing.mysql_server mariadb
 
-demo: $(if $(STORE)$(filter-out sqlite:%,$(URL)),$(STAMP),$(CORE)) ## 100,000 jobs on SQLite (URL=…, STORE=redis), with workers killed on the way, and a verdict
+demo: $(if $(STORE)$(filter-out sqlite:%,$(URL)),$(STAMP),$(CORE)) ## 100,000 jobs on SQLite (URL=…, STORE=mysql|mariadb|redis), with workers killed on the way, and a verdict
 	@mkdir -p build
-	@$(if $(STORE),$(if $(filter redis valkey,$(STORE)),$(THROW_AWAY) $(BIN)/holdfast demo, \
-	  echo "STORE=$(STORE): a throw-away server can be redis; name others by URL=" >&2; exit 2),$(BIN)/holdfast demo --url '$(URL)')
+	@$(if $(STORE),$(if $(THROW_AWAY_$(STORE)),$(THROW_AWAY_$(STORE)) $(BIN)/holdfast demo, \
+	  echo "STORE=$(STORE): a throw-away server can be mysql, mariadb or redis; name others by URL=" >&2; exit 2),$(BIN)/holdfast demo --url '$(URL)')
 
-test: setup ## the suite, with a short torture of each store, without the slow tests
-	@$(BIN)/pytest -m "not slow and not torture" -n 3 --dist worksteal -q  # many of them wait: three fill two cores
+test: setup ## the suite, with a short torture of each store, without the slow tests and the house rules of `make check`
+	@$(BIN)/pytest --ignore=tests/house -m "not slow and not torture" -n 3 --dist worksteal -q  # many of them wait: three fill two cores
 
 test-slow: setup ## the tests that take seconds or start real processes
 	@$(BIN)/pytest -m slow -n 3 --dist worksteal -q
@@ -78,12 +81,13 @@ pictures: setup ## take the picture of the demo again, and pictures of every com
 bench: setup ## benchmarks, as ratios to hand-written loops
 	@$(BIN)/python -m benchmarks
 
-torture: setup ## kill, freeze and cut off real workers for ten minutes on SQLite, on a throw-away PostgreSQL and on Redis
+torture: setup ## kill, freeze and cut off real workers for ten minutes each on SQLite and on throw-away servers: PostgreSQL, MariaDB, MySQL, Redis
 	@mkdir -p build
 	@bad=0; \
 	  $(BIN)/holdfast torture --profile standard --url sqlite:///build/torture.db --report build/torture-sqlite.json || bad=1; \
-	  $(BIN)/holdfast torture --profile standard --server postgresql --report build/torture-postgresql.json || bad=1; \
-	  $(BIN)/holdfast torture --profile standard --server redis --report build/torture-redis.json || bad=1; \
+	  for server in postgresql mariadb mysql redis; do \
+	    $(BIN)/holdfast torture --profile standard --server $$server --report build/torture-$$server.json || bad=1; \
+	  done; \
 	  exit $$bad
 
 clean: ## remove the environment, caches and build results

@@ -1,13 +1,14 @@
-"""Bytes: what a waiting job takes in a store that keeps its data in memory; none on others."""
+"""Bytes: what a waiting and a completed job take in a store that keeps its data in memory; none on others."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, cast
 
+from benchmarks import processes
 from benchmarks.bench import Bench
 from benchmarks.record import Record
-from benchmarks.scenarios.drain import fill, fill_raw
+from benchmarks.scenarios.drain import check_done, check_raw_done, fill, fill_raw
 
 if TYPE_CHECKING:
     from benchmarks.redis_store import RedisStore
@@ -24,8 +25,17 @@ def waiting(bench: Bench) -> list[Record]:
         before = memory()
         asyncio.run(fill(place, count))
         ours = (memory() - before) / count
+        told = processes.run(1, "benchmarks.program", place.url, "drain")
+        done = (memory() - before) / count
+        check_done(bench, place, count=count + 1, handled=sum(one["handled"] for one in told))
     with store.fresh() as place:
         before = memory()
         fill_raw(bench, place, count)
         raw = (memory() - before) / count
-    return [bench.record("memory.waiting", ours, unit="bytes/job", raw=raw)]
+        told = processes.run(1, store.raw.PROGRAM, place.raw, "drain")
+        raw_done = (memory() - before) / count
+        check_raw_done(bench, place, count=count, handled=sum(one["handled"] for one in told))
+    return [
+        bench.record("memory.waiting", ours, unit="bytes/job", raw=raw),
+        bench.record("memory.completed", done, unit="bytes/job", raw=raw_done),
+    ]

@@ -157,16 +157,22 @@ class TransactionConflict(StoreUnavailable):
     """
 
 
+class EventsGone(StoreError):  # noqa: N818
+    """Events that a consumer had not read were deleted by the system that keeps them; it does not skip them."""
+
+
 class OutcomeUnknown(StoreError):  # noqa: N818
     """The store failed while committing: the write may or may not have happened.
 
-    Every write of Holdfast is safe to repeat with the same ids and fences. `job_ids` lists the jobs that an enqueue or
-    a copy would have created, in the order of the calls; it is empty for other operations.
+    Writes to a store are safe to repeat with the same ids and fences. `job_ids` lists the jobs that an enqueue or
+    a copy would have created, in the order of the calls; it is empty for other operations. `is_repeatable` is False for
+    an append to Kafka, which does not recognise ids: a repeat may write the events twice.
     """
 
-    def __init__(self, *args: object, job_ids: tuple[str, ...] = ()) -> None:
+    def __init__(self, *args: object, job_ids: tuple[str, ...] = (), is_repeatable: bool = True) -> None:
         super().__init__(*args)
         self.job_ids = job_ids
+        self.is_repeatable = is_repeatable
 
 
 class PrivilegeMissing(StoreError):  # noqa: N818

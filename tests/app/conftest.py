@@ -22,11 +22,33 @@ async def install(url: str) -> None:
     await backend.close()
 
 
-# What is above the port is the same on both, and the conformance suite tells the two stores apart.
-@pytest.fixture(params=["file", pytest.param("memory", marks=pytest.mark.slow)])
+# In memory, all threads of a process share one connection: these modules run workers and transactions over it. Whatever
+# else is above the port is the same on both, and the conformance suite runs on both.
+_IN_MEMORY_TOO = {"test_batch", "test_ends_of_attempts", "test_worker"}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests of some modules in memory, too."""
+    if "path" in metafunc.fixturenames and metafunc.module.__name__.rpartition(".")[2] in _IN_MEMORY_TOO:
+        metafunc.parametrize("path", ["file", pytest.param("memory", marks=pytest.mark.slow)], indirect=True)
+
+
+# These never reach a store but through verbs that every store has: on the others they are slow tests.
+_ABOVE_THE_PORT = {"test_app_middleware", "test_hooks"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and item.path.stem in _ABOVE_THE_PORT:
+            callspec = getattr(item, "callspec", None)
+            if callspec is not None and callspec.params.get("each_url", "sqlite") != "sqlite":
+                item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
     """The database file; None where the store is in memory."""
-    return tmp_path / "jobs.db" if request.param == "file" else None
+    return None if getattr(request, "param", "file") == "memory" else tmp_path / "jobs.db"
 
 
 @pytest.fixture
@@ -50,9 +72,9 @@ async def file_app(tmp_path: Path) -> AsyncIterator[App]:
     app.portal.close()
 
 
-@pytest.fixture(params=["sqlite", "postgres", "valkey", pytest.param("redis", marks=pytest.mark.slow)])
+@pytest.fixture(params=["sqlite", "postgres", "valkey"])
 def each_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A store of each kind, with its tables."""
+    """A store of each kind, with its tables; the conformance suite runs on the other servers of a kind."""
     match request.param:
         case "sqlite":
             yield f"sqlite:///{tmp_path / 'jobs.db'}?{RELAXED}"

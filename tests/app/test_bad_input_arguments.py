@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.app.work import total
 
-from holdfast import App, ArgumentsError, PayloadError, TaskNotFound
+from holdfast import App, ArgumentsError, ConfigError, PayloadError, TaskNotFound, chain
 
 NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001 - naive on purpose
 AWARE = datetime(2030, 1, 1, tzinfo=UTC)
@@ -43,6 +43,38 @@ async def test_an_unknown_task_is_refused_with_the_names_there_are(app, charge):
         await app.enqueue("chargee", order_id=1)
 
     assert await total(app) == 0
+
+
+async def test_a_graph_or_a_task_in_place_of_a_name_is_refused_with_the_call_to_use(app, charge):
+    for wrong in (chain(charge.call(order_id=1)), charge):
+        with pytest.raises(ConfigError, match=r"pass the name of a task, .*chain\(…\)\.enqueue\(\)"):
+            await app.enqueue(wrong)
+
+    assert await total(app) == 0
+
+
+async def test_calls_of_another_task_are_not_enqueued_as_calls_of_this_one(app, charge):
+    @app.task
+    async def refund(order_id: int) -> None: ...
+
+    with pytest.raises(ConfigError, match=r"item 1: a call of 'refund' among those of 'charge': .*group"):
+        await charge.enqueue_many([charge.call(order_id=1), refund.call(order_id=2)])
+
+    assert await total(app) == 0
+
+
+async def test_options_of_single_calls_are_refused_where_they_would_be_lost(app, charge):
+    with pytest.raises(ConfigError, match=r"item 0: a call of 'charge' with options of its own: .*group"):
+        await charge.enqueue_many([charge.options(delay=60).call(order_id=1)])
+    with pytest.raises(ConfigError, match=r"has using=…: pass it to the whole graph"):
+        await chain(charge.options(using=object()).call(order_id=1)).enqueue()
+    with pytest.raises(ConfigError, match=r"has patience=…: only a single enqueue"):
+        await chain(charge.options(patience=5).call(order_id=1)).enqueue()
+    assert await total(app) == 0
+
+    await charge.options(queue="slow").enqueue_many([charge.call(order_id=1)])
+
+    assert [view.name for view in await app.queues.list()] == ["slow"]
 
 
 async def test_an_app_without_tasks_says_that_none_is_registered(app):

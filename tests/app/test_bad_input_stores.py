@@ -45,7 +45,7 @@ async def refused(url: str) -> HoldfastError:
         ("sqlite+aiosqlite:///jobs.db", "drop +aiosqlite, so that it is sqlite://…"),
         ("mysql+pymysql://app@localhost/shop", "drop +pymysql"),
         ("mysql://app@localhost", "it names no database"),
-        ("kafka://localhost", "it has stores for SQLite, PostgreSQL, MySQL and Redis"),
+        ("kafka://localhost", "keeps events, not jobs: name a SQL store, and Kafka next to it"),
         ("sqlite://jobs.db", "it must look like sqlite:///jobs.db"),
         ("sqlite://host/jobs.db", "it must look like sqlite:///jobs.db"),
         ("sqlite:///jobs.db#part", "it must look like sqlite:///jobs.db"),

@@ -166,7 +166,7 @@ async def test_a_cancelled_worker_without_its_store_ends_within_a_bound_and_its_
         began = time.monotonic()
         running.cancel()
         await over(running)
-        assert time.monotonic() - began < 1.5
+        assert time.monotonic() - began < 4  # seconds; with the usual timeouts more than five
         other.execute("rollback")
 
     assert f"this worker ends with {ENDED + 1} unreleased jobs; their leases will expire" in caplog.text

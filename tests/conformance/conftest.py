@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,10 +12,12 @@ import psycopg
 import pytest
 from psycopg import sql
 from tests.servers import mysql
+from tests.servers.kafka import new_prefix
 from tests.servers.postgres import parts_of
 from tests.servers.postgres_schemas import clean_schema
-from tests.servers.redis import own_store
+from tests.servers.redis import connection_of, own_store, with_least_rights
 
+from holdfast.backends.redis.location import RedisLocation
 from holdfast.store.backend import Backend
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.base import EffectTable, MakeBackend, a_job, claim, enqueue
@@ -23,19 +25,27 @@ from holdfast.testing.reference import Reference, ReferenceBackend
 from holdfast.testing.stores import open_store
 
 STORES = [
-    *("reference", "sqlite", "sqlite-memory", "postgres", "mysql", "valkey"),
+    *("reference", "sqlite", "sqlite-memory", "postgres", "mariadb", "valkey"),
+    pytest.param("mysql", marks=pytest.mark.slow),
     pytest.param("redis", marks=pytest.mark.slow),
 ]
 
 
-# On MySQL the others are slow tests: it takes most of the shared code from the two other dialects.
-QUICK_ON_MYSQL = {"test_claim", "test_fencing"}
+# On MariaDB the others are slow tests: it takes most of the shared code from the two other dialects.
+QUICK_ON_MARIADB = {"test_claim", "test_fencing"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "[mysql" in item.name and item.path.stem not in QUICK_ON_MYSQL:
+        if "[mariadb" in item.name and item.path.stem not in QUICK_ON_MARIADB:
             item.add_marker(pytest.mark.slow)
+        is_here = item.path.is_relative_to(Path(__file__).parent)  # the hook gets the items of all folders
+        if is_here and "[sqlite-memory" in item.name and item.path.stem not in QUICK_IN_MEMORY:
+            item.add_marker(pytest.mark.slow)
+
+
+# In memory the statements are those of the file; what differs is that all threads share one connection.
+QUICK_IN_MEMORY = {"test_concurrency", "test_notify", "test_transactions"}
 
 
 class SQLiteEffects:
@@ -143,6 +153,29 @@ class MysqlEffects:
             connection.close()
 
 
+class RedisEffects:
+    """A list of effects, in the hash slot of the store."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._key = RedisLocation.parse(url).prefix.replace("}:", "}/") + "effects"
+
+    async def create(self) -> None:
+        """Do nothing: the first effect creates the list."""
+
+    async def insert(self, connection, job_id: str) -> None:
+        connection.queue("RPUSH", connection.key("effects"), job_id)
+
+    def insert_blocking(self, connection, job_id: str) -> None:
+        connection.queue("RPUSH", connection.key("effects"), job_id)
+
+    async def count(self, job_id: str) -> int:
+        return connection_of(self._url).lrange(self._key, 0, -1).count(job_id.encode())
+
+    def connect(self) -> AbstractContextManager[object]:
+        raise NotImplementedError  # MULTI is not joined
+
+
 async def _run_in_a_transaction(backend: Backend, sql: str, parameters: tuple[str, ...]) -> list[tuple[int]]:
     """In memory there is no other way in: run the statement in the transaction of a job made for it."""
     await enqueue(backend, a_job("effects", task="effects"))
@@ -165,20 +198,23 @@ def store(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def path(store: str, tmp_path: Path) -> Path | None:
-    return tmp_path / "jobs.db" if store == "sqlite" else None
+    return tmp_path / "jobs.db" if store in {"sqlite", "sqlite+kafka"} else None
 
 
 @pytest.fixture
 def url(store: str, path: Path | None) -> Iterator[str]:
-    match store:
+    match store.partition("+")[0]:
         case "postgres":
             with clean_schema() as url:
                 yield url
-        case "valkey" | "redis":
-            with own_store(store) as url:
+        case "valkey":
+            with own_store("valkey") as url:
                 yield url
-        case "mysql":
-            with mysql.clean_database() as url:
+        case "redis":
+            with own_store("redis") as url:
+                yield with_least_rights(url)
+        case "mariadb" | "mysql" as flavour:
+            with mysql.clean_database(flavour) as url:
                 yield url
         case _:
             # No test here crashes the machine, and syncing would take most of the time.
@@ -192,11 +228,17 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 
 
 @pytest.fixture
-def make_backend(store: str, url: str, clock: ManualClock, stack: AsyncExitStack) -> MakeBackend:
+def events(store: str) -> str | None:
+    """The URL of Kafka, where the store has it next to it."""
+    return new_prefix() if store.endswith("+kafka") else None
+
+
+@pytest.fixture
+def make_backend(store: str, url: str, clock: ManualClock, stack: AsyncExitStack, events: str | None) -> MakeBackend:
     async def make() -> Backend:
         if store == "reference":
             return ReferenceBackend(Reference(clock))
-        return await stack.enter_async_context(open_store(url, clock=clock))
+        return await stack.enter_async_context(open_store(url, clock=clock, events=events))
 
     return make
 
@@ -208,6 +250,8 @@ async def backend(make_backend: MakeBackend) -> Backend:
 
 @pytest.fixture
 def effects(store: str, backend: Backend, path: Path | None, url: str) -> EffectTable:
-    if store == "mysql":
+    if store in {"mariadb", "mysql"}:
         return MysqlEffects(url)
-    return PostgresEffects(url) if store == "postgres" else SQLiteEffects(backend, path)
+    if store in {"valkey", "redis"}:
+        return RedisEffects(url)
+    return PostgresEffects(url) if store.startswith("postgres") else SQLiteEffects(backend, path)

@@ -149,7 +149,7 @@ print(app.sync.drain("mails"), [view.limit for view in app.sync.tasks.list()], a
     (tmp_path / "mails.py").write_text(declared + after, encoding="utf-8")
     shown = run(tmp_path, "mails.py").splitlines()
     assert shown[:3] == ["to 0@example.org", "to 1@example.org", "to 2@example.org"]
-    limits = "[Limit(running=5, rate='100/m', burst=10)] Limit(running=20, rate=None, burst=1)"
+    limits = "[Limit(running=5, rate='100/m', burst=10)] 20 running"
     assert shown[3] == f"3 completed {limits}"
     after = """
 import asyncio

@@ -9,12 +9,15 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.servers import mysql
 from tests.servers.redis import program_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WITHIN = 50.0
+DATABASE = "holdfast_spending"
 
 
 def run(program: str, *args: str, directory: Path, code: int = 0, **environment: str) -> str:
@@ -58,6 +61,37 @@ def test_no_double_spending_finds_a_doubled_and_a_lost_work(tmp_path):
 
     run(spend, "clean", directory=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flavour", ["mariadb", "mysql"])
+def test_no_double_spending_plays_on_a_server_with_kills_and_an_interruption(tmp_path, flavour):
+    server = mysql.server_url(flavour)
+    spend = "01_no_double_spending/spend_mysql.py"
+    output = run(spend, "all", directory=tmp_path, SPEND_URL=server, SPEND_JOBS="2000")
+
+    assert output.count("was killed") == 3
+    assert "all were interrupted" in output
+    assert "produced 2,000, spent 2,000, doubled 0, lost 0" in output
+    assert (DATABASE,) not in mysql.run(server, "show databases")
+
+
+@pytest.mark.slow
+def test_no_double_spending_on_a_server_finds_a_doubled_and_a_lost_work(tmp_path):
+    spend = "01_no_double_spending/spend_mysql.py"
+    with mysql.own_server() as server:
+        place: dict[str, Any] = {"SPEND_URL": server.url, "SPEND_JOBS": "20"}
+        run(spend, "produce", directory=tmp_path, **place)
+        run(spend, "produce", directory=tmp_path, **place)  # repeated: nothing is missing
+        run(spend, "consume", "anna", directory=tmp_path, **place)
+        assert "spent 20, doubled 0, lost 0" in run(spend, "verify", directory=tmp_path, **place)
+        mysql.run(server.url + DATABASE, "update spent set number = 2 where number = 1")
+        assert "spent 19, doubled 1, lost 1" in run(spend, "verify", directory=tmp_path, code=1, **place)
+
+
+def test_the_statement_that_verifies_is_that_of_the_page():
+    folder = EXAMPLES / "01_no_double_spending"
+    assert (folder / "verify.sql").read_text("utf-8") in (folder / "README.md").read_text("utf-8")
 
 
 def test_the_code_of_the_first_example_stays_short():

@@ -33,14 +33,14 @@ ONLY_SQLITE = {
         take_seqs find_lane add_lane add_queue known_seq insert_job new_to_ready new_to_scheduled add_order_keys
         new_to_blocked new_to_waiting new_limited vacant_order_keys""",
     "claim: by range": """
-        claimable_lanes front_places take_fence front_of_lane front_of_lane_by_row lease_front leave_front""",
+        claimable_lanes running_of_queue running_of_task front_places take_fence front_of_lane
+        front_of_lane_by_row lease_front leave_front""",
     "complete: by lots": "complete_many held_under complete_one count_completed leave_completed",
     "promote: PostgreSQL takes one statement": "due_jobs",
     "extend: in two statements": "held cancel_asked_among",
     "unique keys, in many statements": "add_unique_key add_free_key",
     "what PostgreSQL does in `bring_up`": "first_blocked set_head drop_order_key",
     "append and fetch, under the write lock": "find_category find_head version_of_stream add_event list_retries",
-    "to compare the host's clock with the monotonic one": "clock",
 }
 ONLY_POSTGRES = {
     "enqueue: in one statement or by COPY": """
@@ -74,7 +74,7 @@ MORE_PARAMETERS = {  # PostgreSQL: the server ends a transaction whose client st
 # extend, and the statements that are run row by row there.
 OWN_ON_MYSQL = {
     *("extend_many", "new_to_ready", "new_to_scheduled", "add_event", "take_fence", "count_completed"),
-    *("lock_queue_limits", "find_lanes"),
+    *("lock_queue_limits", "find_lanes", "list_ready"),  # ready jobs are listed lane by lane
 }
 BOUND = {"now", "priority_step"}  # by the executor of each dialect
 COMMON = sorted((STATEMENTS.keys() & TEMPLATES.keys()) - OWN.keys())

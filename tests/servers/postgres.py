@@ -118,6 +118,7 @@ def _of_the_wheel() -> Path | None:
     return folder if (folder / "initdb").exists() else None
 
 
+@cache  # one attempt, not one for each test
 def _from_the_package_manager() -> Path | None:
     if os.getuid() != 0 or shutil.which("apt-get") is None:
         return None

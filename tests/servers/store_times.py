@@ -13,16 +13,21 @@ import pytest
 
 NO_STORE = "no store"
 _PARAMETERS = {
+    "kafka": (r"sqlite\+kafka", r"postgres\+kafka"),
     "sqlite": ("sqlite", "sqlite-memory"),
     "postgresql": ("postgres", "postgresql"),
     "valkey": ("valkey",),
     "redis": ("redis",),
+    "mariadb": ("mariadb",),
+    "mysql": ("mysql",),
     "reference model": ("reference",),
 }
 _PLACES = {
     "sqlite": "sqlite",
     "postgres": "postgresql",
     "redis": "valkey",
+    "mysql": "mariadb",
+    "kafka": "kafka",
     "interleavings": "postgresql",
     "app": "sqlite",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -142,3 +143,19 @@ async def test_counting_up_to_a_limit_costs_the_same_however_many_jobs_there_are
         many = steps()
     assert few > 1
     assert many <= few * 1.1
+
+
+@pytest.mark.parametrize(("name", "of"), [("running_of_queue", "default"), ("running_of_task", "greet")])
+async def test_a_claim_counts_leases_up_to_the_limit_however_many_there_are(tmp_path, name: str, of: str):
+    path = tmp_path / "jobs.db"
+    steps: list[int] = []
+    async with open_store(f"sqlite:///{path}") as backend:
+        for number in (100, 1_000):
+            await enqueue(backend, *[a_job() for _ in range(number)])
+            assert len(await claim(backend, number)) == number
+            with connected(path) as connection:
+                taken: list[None] = []
+                connection.set_progress_handler(partial(taken.append, None), 1)  # at each step of SQLite
+                assert connection.execute(STATEMENTS[name], {"name": of, "most": 10}).fetchone() == (10,)
+                steps.append(len(taken))
+    assert steps[0] == steps[1]

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 
 from holdfast.backends.sqlite import backend as sqlite_backend
-from holdfast.backends.sqlite import job_rows
 from holdfast.model.job import LeasedJob
 from holdfast.model.steady_clock import Steady
 from holdfast.store import jobs_over_rows
@@ -27,25 +26,40 @@ MANY = 100
 def test_a_clock_that_was_never_seen_to_step_is_steady_for_longer_than_any_lease():
     steady = Steady()
 
-    assert steady.since(7 * DAY, 100.0) > timedelta(days=365)
-    assert steady.since(7 * DAY + 5_000_000, 105.0) > timedelta(days=365)
+    assert steady.since(7 * DAY, 100.0, 100.0) > timedelta(days=365)
+    assert steady.since(7 * DAY + 5_000_000, 105.0, 105.0) > timedelta(days=365)
 
 
 @pytest.mark.parametrize("step", [2.0, 3600.0, -2.0, -3600.0])
 def test_from_a_step_on_steadiness_is_counted_anew_by_the_clock_that_does_not_step(step):
     steady = Steady()
-    steady.since(7 * DAY, 100.0)
+    steady.since(7 * DAY, 100.0, 100.0)
     stepped = 7 * DAY + int(step * 1_000_000)
 
-    assert steady.since(stepped + 1_000_000, 101.0) == timedelta(0)
-    assert steady.since(stepped + 11_000_000, 111.0) == timedelta(seconds=10)
-    assert steady.since(7 * DAY + 12_000_000, 112.0) == timedelta(0)  # set right again: a step like another
+    assert steady.since(stepped + 1_000_000, 101.0, 101.0) == timedelta(0)
+    assert steady.since(stepped + 11_000_000, 111.0, 111.0) == timedelta(seconds=10)
+    assert steady.since(7 * DAY + 12_000_000, 112.0, 112.0) == timedelta(0)  # set right again: a step like another
 
 
 def test_a_clock_that_is_drawn_to_the_right_time_by_and_by_does_not_step():
     steady = Steady()
     for second in range(100):
-        assert steady.since(7 * DAY + second * 1_050_000, float(second)) > timedelta(days=365)
+        assert steady.since(7 * DAY + second * 1_050_000, float(second), float(second)) > timedelta(days=365)
+
+
+def test_a_reply_that_comes_late_is_no_step():
+    steady = Steady()
+    for sent, received in ((0.0, 0.0), (1.0, 9.0), (10.0, 10.0), (11.0, 30.0), (31.0, 31.1)):
+        assert steady.since(7 * DAY + int(sent * 1_000_000), sent, received) > timedelta(days=365)
+        assert steady.since(7 * DAY + int(received * 1_000_000), sent, received) > timedelta(days=365)
+
+
+def test_a_step_is_seen_though_a_late_reply_came_before_it():
+    steady = Steady()
+    steady.since(7 * DAY, 0.0, 0.0)
+    steady.since(7 * DAY + 1_000_000, 1.0, 20.0)
+
+    assert steady.since(7 * DAY + 26_000_000, 21.0, 21.0) == timedelta(0)
 
 
 class Hands:
@@ -67,7 +81,7 @@ class Hands:
 def hands(monkeypatch) -> Hands:
     hands = Hands()
     monkeypatch.setattr(sqlite_backend, "time", SimpleNamespace(time_ns=lambda: hands.wall_us * 1000))
-    for module in (job_rows, jobs_over_rows, rescue):
+    for module in (jobs_over_rows, rescue):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: hands.monotonic))
     return hands
 

@@ -55,9 +55,6 @@ class Handle(NamedTuple):
 class StoreMachine(RuleBasedStateMachine):
     """Runs the store behind `url` beside the reference model, each example in an event loop of its own."""
 
-    limits_keys = True
-    """Whether the store has limits per key."""
-
     def url(self) -> str:
         """Return the URL of an empty store; asked for once in each example."""
         return "reference:"
@@ -124,10 +121,6 @@ class StoreMachine(RuleBasedStateMachine):
         assert answer == expected
         return answer
 
-    def possible(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Return a job's fields without what the store does not have."""
-        return fields if self.limits_keys else {**fields, "limit_key": None}
-
     # -- what a producer does
 
     @rule(batch=st.lists(new_jobs, min_size=1, max_size=4), data=st.data())
@@ -136,7 +129,7 @@ class StoreMachine(RuleBasedStateMachine):
         for fields in batch:
             repeated = bool(self.ids) and data.draw(st.integers(0, 4), label="repeat") == 0
             job_id = self.job_id(data) if repeated else self.new_id()
-            jobs.append(NewJob(id=job_id, **self.possible(fields)))
+            jobs.append(NewJob(id=job_id, **fields))
         if any(job.conditions is not None for job in jobs):
             jobs = list({job.id: job for job in jobs}.values())  # such a call is refused
         self.both_answer("enqueue", jobs)
@@ -155,7 +148,7 @@ class StoreMachine(RuleBasedStateMachine):
             unique = fields["conditions"] and fields["conditions"].unique if job_id == new[-1] else None
             after = Conditions(unique=unique, after=tuple(parents), run_anyway=run_anyway)
             conditions = after if parents or unique else None
-            jobs.append(NewJob(id=job_id, **{**self.possible(fields), "conditions": conditions}))
+            jobs.append(NewJob(id=job_id, **{**fields, "conditions": conditions}))
         if self.both_answer("enqueue", data.draw(st.permutations(jobs), label="order")) != (JobNotFound, None):
             self.ids += new
 
@@ -316,8 +309,6 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from(LIMITED), limit=some_limits)
     def limit(self, key: LimitKey, limit: Limit | None) -> None:
-        if key.kind == "key" and not self.limits_keys:
-            return
         self.run(self.store.queues.limit(key, limit))
         self.model.limit(key, limit)
 

@@ -11,25 +11,30 @@ from tests.redis.whole import check_whole
 from tests.servers import mysql
 from tests.servers.postgres_schemas import InstalledSchema, return_schema, take_schema
 from tests.servers.redis import drop_store, new_store_url, server_url
+from tests.stateful.batch_machine import BatchMachine
 from tests.stateful.machine import StoreMachine
 from tests.stateful.schedules_machine import SchedulesMachine
 
 from holdfast.testing.redis_server import Flavour
 
-STORES = ["sqlite", "sqlite-memory", "postgres", "mysql", "valkey", pytest.param("redis", marks=pytest.mark.slow)]
-EXAMPLES = {"sqlite": 20, "sqlite-memory": 5, "postgres": 8, "mysql": 4, "valkey": 15, "redis": 15}
+STORES = [
+    *("sqlite", "sqlite-memory", "postgres", "mariadb", "valkey"),
+    *(pytest.param(store, marks=pytest.mark.slow) for store in ("mysql", "redis")),
+]
+EXAMPLES = {"sqlite": 20, "sqlite-memory": 5, "postgres": 8, "mariadb": 4, "mysql": 4, "valkey": 15, "redis": 15}
 """How many examples are tried; `make test-slow` tries many more."""
+MYSQL: dict[str, mysql.Flavour] = {"mariadb": "mariadb", "mysql": "mysql"}
 FLAVOURS: dict[str, Flavour] = {"valkey": "valkey", "redis": "redis"}
 
 
 def machine_for(
-    store: str, folder: Path, base: type[StoreMachine | SchedulesMachine] = StoreMachine
+    store: str, folder: Path, base: type[StoreMachine | SchedulesMachine] = BatchMachine
 ) -> type[StoreMachine | SchedulesMachine]:
     """Return a machine whose every example runs on an empty store."""
     if store == "postgres":
         return _machine_for_postgres(base)
-    if store == "mysql":
-        return _machine_for_mysql(base)
+    if store in MYSQL:
+        return _machine_for_mysql(MYSQL[store], base)
     if store in FLAVOURS:
         return _machine_for_redis(FLAVOURS[store], base)
     examples = iter(range(10**9))
@@ -59,14 +64,16 @@ def _machine_for_postgres(base: type[StoreMachine | SchedulesMachine]) -> type[S
     return Machine
 
 
-def _machine_for_mysql(base: type[StoreMachine | SchedulesMachine]) -> type[StoreMachine | SchedulesMachine]:
-    mysql.return_database(mysql.take_database())  # skips the test where there is no server
+def _machine_for_mysql(
+    flavour: mysql.Flavour, base: type[StoreMachine | SchedulesMachine]
+) -> type[StoreMachine | SchedulesMachine]:
+    mysql.return_database(mysql.take_database(flavour))  # skips the test where there is no server
 
     class Machine(base):  # type: ignore[valid-type,misc]
         database: str | None = None
 
         def url(self) -> str:
-            self.database = mysql.take_database()
+            self.database = mysql.take_database(flavour)
             return self.database
 
         def teardown(self) -> None:
@@ -84,7 +91,6 @@ def _machine_for_redis(
 
     class Machine(base):  # type: ignore[valid-type,misc]
         store_url = ""
-        limits_keys = False
 
         def url(self) -> str:
             self.store_url = new_store_url(flavour)
@@ -137,7 +143,8 @@ def test_no_sequence_of_schedules_tells_a_store_from_the_reference(store: str, t
 @pytest.mark.parametrize("store", STORES)
 def test_no_long_sequence_of_schedules_tells_a_store_from_the_reference(store: str, tmp_path: Path) -> None:
     machine = machine_for(store, tmp_path, SchedulesMachine)
-    run_state_machine_as_test(machine, settings=settings(max_examples=100, stateful_step_count=60))
+    examples = 100 if store == "sqlite-memory" else 30  # as above
+    run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=60))
 
 
 def test_the_machine_of_schedules_agrees_with_itself() -> None:

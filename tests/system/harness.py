@@ -28,6 +28,7 @@ from holdfast.store.values import JobDetails, LeaseView
 
 ROOT = Path(__file__).parents[2]
 SOON = 20.0  # generous: the machine may be busy; promises with a number are measured apart
+BUSY = 2.0  # seconds that a promise with a number is given on top, for a machine that does other things
 _LOOK = 0.01
 T = TypeVar("T")
 

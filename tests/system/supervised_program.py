@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from tests.system.harness import SOON
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -45,7 +46,6 @@ def supervise(count, run, **options):
     options.setdefault("release", release)
     raise SystemExit(Supervisor(count, run, **options).run())
 """
-SOON = 5.0  # generous: the machine may be busy; promises with a number are measured apart
 
 
 class Program:

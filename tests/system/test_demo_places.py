@@ -112,6 +112,6 @@ def test_a_role_that_may_not_make_a_schema_is_told_so_with_a_remedy(tmp_path):
         output = demo.run(code=78)
 
         assert "cannot create its schema holdfast_demo" in output
-        assert "Allow the role to create schemas" in output
+        assert "Allow the role to create it, or use a file" in output
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(f"drop role {role}".encode())

@@ -9,7 +9,8 @@ import sys
 import time
 
 import pytest
-from tests.system.supervised_program import SOON, started, wait_until_gone
+from tests.system.harness import SOON
+from tests.system.supervised_program import started, wait_until_gone
 
 
 @pytest.fixture

@@ -8,10 +8,8 @@ import time
 
 import psutil
 import pytest
-from tests.system.harness import eventually
+from tests.system.harness import BUSY, eventually
 from tests.system.stream_nodes import PARTITIONS, cluster_on
-
-BUSY = 2.0  # seconds that a promise with a number is given on top, for a machine that does other things
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ import time
 
 import psutil
 import pytest
-from tests.system.supervised_program import SOON, started, wait_until_gone
+from tests.system.harness import BUSY, SOON
+from tests.system.supervised_program import started, wait_until_gone
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_a_killed_child_has_its_leases_released_within_a_second_and_is_followed_
     killed = time.monotonic()
     os.kill(pid, signal.SIGKILL)
     released = program.line(r"\[release\] released (\S+): (.*)")
-    assert time.monotonic() - killed < 1.0
+    assert time.monotonic() - killed < 1.0 + BUSY
     assert released[1] == first
     assert released[2] == "killed by signal 9 (SIGKILL)"
     second = program.line(r"\[w1\] id (w1-[0-9a-f]{8})$")[1]
@@ -67,7 +68,7 @@ supervise(1, run, release=release)
     killed = time.monotonic()
     os.kill(pid, signal.SIGKILL)
     assert program.line(r"\[release\] grandchild (.*)")[1] == "gone"
-    assert time.monotonic() - killed < 1.0
+    assert time.monotonic() - killed < 1.0 + BUSY
 
 
 def test_sigterm_is_passed_on_and_nobody_is_followed(start):

@@ -39,7 +39,7 @@ def test_no_key_has_two_unfinished_jobs_though_callers_and_workers_are_killed(le
         by_key.setdefault(key, set()).add(job_id)
     created = [job_id for _, job_id, is_new in got if is_new == "True"]
     assert len(created) == len(set(created)) > 50
-    assert len(got) > 2 * len(created)  # many got the job of another
+    assert len(got) > len(created) + 50  # many got the job of another
     for key, job_ids in by_key.items():
         ledger.completed(*job_ids, within=30.0)
         _check(key, [ledger.show(job_id) for job_id in job_ids])

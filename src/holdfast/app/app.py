@@ -19,7 +19,7 @@ from holdfast.app.events import AppEvents
 from holdfast.app.job_handle import JobHandle, SyncJob
 from holdfast.app.job_waits import WaitsOfApp
 from holdfast.app.observing import Observing
-from holdfast.app.open import open_backend
+from holdfast.app.open import open_for_app
 from holdfast.app.retry_unknown import repeat_unknown
 from holdfast.app.schedules import Schedules, SyncSchedules
 from holdfast.app.sync import Blocking, Portal, Sync
@@ -42,7 +42,6 @@ from holdfast.runtime.other_queues import APP_CALLS, AnswersOtherCalls, on_an_ap
 from holdfast.runtime.unawaited import MethodCall, reports_unawaited
 from holdfast.runtime.unknown_settings import refuse_unknown
 from holdfast.store.backend import Backend
-from holdfast.store.url_settings import DEFAULT_URL
 from holdfast.store.values import ClaimRequest, Enqueued, LeaseView, Rescued, Retention, WorkerView
 from holdfast.streams.consumer import CONSUMER_SETTINGS, Consumers, ConsumerSettings, make_consumer
 from holdfast.streams.node import Node
@@ -63,9 +62,9 @@ class App(Observing, AnswersOtherCalls):
     """Tasks, consumers and a store. Create one per program, at the top of a module.
 
     `url` names the store; the default is `$HOLDFAST_URL`, then `sqlite:///holdfast.db` in the current directory.
+    `events` (or `$HOLDFAST_EVENTS_URL`) is the URL of Kafka, if new categories are to have their events there.
     `limits` are those of queues; a worker writes them to the store when it starts, if they were changed in the code.
-    Nothing is opened before it is needed. Every async method has a blocking counterpart under `.sync`. The
-    schedules in the code belong to the app of this `name`: different apps that share a store need different names.
+    Nothing is opened before it is needed. Schedules in the code belong to the app of this `name`.
     """
 
     _other_calls = APP_CALLS
@@ -77,13 +76,15 @@ class App(Observing, AnswersOtherCalls):
         name: str = "app",
         retention: Retention | None = None,
         limits: Mapping[str, Limit | None] | None = None,
+        events: str | None = None,
         **unknown: Never,
     ) -> None:
-        refuse_unknown("App", unknown, ("url", "name", "retention", "limits"))
+        refuse_unknown("App", unknown, ("url", "name", "retention", "limits", "events"))
         super().__init__()
         self.name = check_name("app", name)
         log_work(self.hooks)
-        self.backend: Backend = open_backend(os.environ.get("HOLDFAST_URL") or DEFAULT_URL if url is None else url)
+        self._events_url = events
+        self.backend: Backend = open_for_app(url, events)
         self.tasks = TasksOfApp(self)
         self.jobs = Jobs(self)
         self.queues = Queues(self)
@@ -115,9 +116,9 @@ class App(Observing, AnswersOtherCalls):
     def use(self, url: str) -> None:
         """Use the store behind another URL; raises `ConfigError` once a store is open in this process."""
         if self.is_open:
-            message = f"{self.backend.url} is open already: call app.use(…) before anything else, or app.close() first"
-            raise ConfigError(message)
-        self.backend = open_backend(url)
+            remedy = "call app.use(…) before anything else, or app.close() first"
+            raise ConfigError(f"{self.backend.url} is open already: {remedy}")
+        self.backend = open_for_app(url, self._events_url)
 
     @property
     def is_open(self) -> bool:
@@ -128,8 +129,8 @@ class App(Observing, AnswersOtherCalls):
         """Return the backend, opened in this process; a store without tables gets them only with `install`."""
         if self._opened_in != os.getpid():
             await self.backend.open(install=install)
-            joins = self.backend.capabilities.joins_transactions
-            self._is_inside = self.backend.transactions.is_inside if joins else _never
+            has_effects = self.backend.capabilities.commits_effects
+            self._is_inside = self.backend.transactions.is_inside if has_effects else _never
             self._opened_in = os.getpid()
         return self.backend
 

@@ -70,7 +70,7 @@ class CallGraph:
         `using` is the caller's connection, whose open transaction the enqueue joins.
         """
         app = self.app
-        jobs = [new_job(call.origin[2], call.args, call.kwargs) for call in self.calls]
+        jobs = [_job_of(call) for call in self.calls]
         jobs = [
             _after(job, [jobs[parent].id for parent in parents])
             for job, parents in zip(jobs, self.parents, strict=True)
@@ -83,6 +83,15 @@ class CallGraph:
             handle_of(app, job.id, answer, call.origin[1].returns)
             for job, answer, call in zip(jobs, answers, self.calls, strict=True)
         ]
+
+
+def _job_of(call: TaskCall[Any, Any]) -> NewJob:
+    template = call.origin[2]
+    if template.using is not None:
+        raise ConfigError(f"a call of {template.task!r} has using=…: pass it to the whole graph, as enqueue(using=…)")
+    if template.patience is not None:
+        raise ConfigError(f"a call of {template.task!r} has patience=…: only a single enqueue or enqueue_many takes it")
+    return new_job(template, call.args, call.kwargs)
 
 
 def _after(job: NewJob, parents: Sequence[str]) -> NewJob:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import cast
@@ -17,24 +18,37 @@ _BUILT_IN = {
     "mysql": "holdfast.backends.mysql",
     "postgres": "holdfast.backends.postgres",
     "postgresql": "holdfast.backends.postgres",
-    "redis": "holdfast.backends.redis",
-    "rediss": "holdfast.backends.redis",
     "sqlite": "holdfast.backends.sqlite",
     "unix": "holdfast.backends.redis",
-    "valkey": "holdfast.backends.redis",
-    "valkeys": "holdfast.backends.redis",
+    **{
+        f"{server}{way}": "holdfast.backends.redis"
+        for server in ("redis", "rediss", "valkey", "valkeys")
+        for way in ("", "+cluster", "+sentinel")
+    },
 }
 _ENTRY_POINTS = "holdfast.backends"
 _OTHER_STORES = frozenset({"kafka"})
 
 
-def open_backend(url: str, *, clock: Callable[[], int] | None = None) -> Backend:
-    """Return the unopened backend behind a URL.
+def open_for_app(url: str | None, events: str | None) -> Backend:
+    """Return the unopened backend of an app: by these URLs, by default those of the environment."""
+    if url is None:
+        url = os.environ.get("HOLDFAST_URL") or DEFAULT_URL
+    return open_backend(url, events=events or os.environ.get("HOLDFAST_EVENTS_URL"))
+
+
+def open_backend(url: str, *, clock: Callable[[], int] | None = None, events: str | None = None) -> Backend:
+    """Return the unopened backend behind a URL; with `events`, a URL of Kafka, new categories have their events there.
 
     Other packages add schemes by an entry point of the group `holdfast.backends`, named after the scheme, that points
     to an `open_backend` function.
     """
-    return _factory(_scheme(url), url)(url, clock=clock)
+    backend = _factory(_scheme(url), url)(url, clock=clock)
+    if not events:
+        return backend
+    if _scheme(events) != "kafka":
+        raise ConfigError(f"events={events.partition(':')[0]}://…: only Kafka keeps events next to a store: kafka://…")
+    return cast("Backend", importlib.import_module("holdfast.backends.kafka").open_events(backend, events))
 
 
 def _scheme(url: object) -> str:
@@ -69,8 +83,8 @@ def _factory(scheme: str, url: str) -> BackendFactory:
         raise ConfigError(message)
     if name in _OTHER_STORES:
         message = (
-            f"{scheme}://…: this version has no store for {name} yet; it has stores for SQLite, PostgreSQL, MySQL and "
-            "Redis"
+            f"{scheme}://… keeps events, not jobs: name a SQL store, and Kafka next to it, as in "
+            f"App('postgresql://…', events='{name}://…')"
         )
         raise ConfigError(message)
     known = ", ".join(f"{name}://" for name in sorted(_BUILT_IN))

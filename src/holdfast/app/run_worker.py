@@ -295,7 +295,7 @@ def _close_before_forks(app: App) -> None:
     if not all(thread.name == THREAD or is_store_thread(thread) for thread in others):
         return
     capabilities = app.backend.capabilities
-    if not capabilities.shared or (capabilities.joins_transactions and app.backend.transactions.is_inside()):
+    if not capabilities.shared or (capabilities.commits_effects and app.backend.transactions.is_inside()):
         return
     if app.portal.is_idle:
         app.sync.close()

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from holdfast.cli.doctor_finding import Finding, FindingLevel, fine, some
+from holdfast.cli.doctor_redis_checks import examine_redis
 from holdfast.cli.doctor_server_checks import examine_server
 from holdfast.cli.doctor_stream_checks import examine_streams
 from holdfast.cli.states import is_silent
@@ -52,6 +53,7 @@ async def examine(app: App) -> list[Finding]:
         _version(capabilities.store, capabilities.version, facts),
         _durability(capabilities.durability, facts),
         *examine_server(facts),
+        *examine_redis(facts),
         fine("schema", "the tables match this version"),
         _clock(app, facts),
         _waiting(queues, live),
@@ -92,9 +94,9 @@ def _durability(text: str, facts: dict[str, str]) -> Finding:
     if facts.get("log_bin") == "1" and facts.get("sync_binlog") != "1":
         remedy = "Set sync_binlog = 1 in the server's configuration, or by `set global`."
         return Finding("durability", FindingLevel.WARN, text, remedy)
-    if facts.get("aof_enabled", "1") != "1":
-        remedy = "Set appendonly yes in the configuration of the server, or accept to lose jobs when it crashes."
-        return Finding("durability", FindingLevel.WARN, text, remedy)
+    if "durability_lack" in facts:
+        verdict = FindingLevel.WARN if facts["durability_verdict"] == "unknown" else FindingLevel.BAD
+        return Finding("durability", verdict, f"{text}; {facts['durability_lack']}", facts["durability_remedy"])
     return fine("durability", text)
 
 

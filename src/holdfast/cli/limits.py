@@ -1,4 +1,4 @@
-"""The options of `queue limit` and `task limit`, and a limit as text."""
+"""The options of `queue limit` and `task limit`."""
 
 from __future__ import annotations
 
@@ -33,13 +33,3 @@ def given_limit(*, running: int | None, rate: str | None, burst: int | None, is_
     if running is None and rate is None:
         raise click.UsageError("Add --running N, --rate N/TIME or both; --none removes the limit.")
     return Limit(running=running, rate=rate, burst=1 if burst is None else burst)
-
-
-def shown_limit(limit: Limit | None) -> str | None:
-    """Return a limit for a table; None if there is none."""
-    if limit is None:
-        return None
-    parts = [] if limit.running is None else [f"{limit.running} running"]
-    if limit.rate is not None:
-        parts.append(limit.rate if limit.burst == 1 else f"{limit.rate} burst {limit.burst}")
-    return ", ".join(parts)

@@ -9,10 +9,11 @@ import click
 import msgspec
 from rich.console import Console, RenderableType
 
-from holdfast.cli.exit_errors import Noun, warn
+from holdfast.cli.exit_errors import Noun
 from holdfast.cli.json_output import json_option, queue_fields, show_json
-from holdfast.cli.limits import given_limit, limit_options, shown_limit
+from holdfast.cli.limits import given_limit, limit_options
 from holdfast.cli.live import check_watch, show_live, watch_option
+from holdfast.cli.pausing import pause_each, resume_each
 from holdfast.cli.rates import EVER, WINDOW, QueueRate, completed_of, rates_of, sums_of
 from holdfast.cli.states import queue_state
 from holdfast.cli.table import Cell, Column, rendered, show_table
@@ -110,7 +111,7 @@ def _row(progress: _Progress) -> tuple[Cell, ...]:
         progress.completed,
         round(progress.recent.completed) or None,
         view.oldest_ready,
-        shown_limit(view.limit),
+        None if view.limit is None else str(view.limit),
     )
 
 
@@ -122,11 +123,8 @@ def pause(target: StoreTarget, *, names: tuple[str, ...]) -> None:
 
     async def change(app: App) -> None:
         known = {view.name for view in await app.queues.list(most=1)}.union(task.queue for task in app.tasks)
-        for name in names:
-            changed = await app.backend.queues.pause(check_name("queue", name))  # `app.queues` would warn by a log
-            click.echo(f"{name} {'paused' if changed else 'was already paused'}")
-            if name not in known:
-                warn(unknown_queue(name, known))
+        pause_one = app.backend.queues.pause  # `app.queues` would warn by a log
+        await pause_each(names, lambda name: pause_one(check_name("queue", name)), known=known, unknown=unknown_queue)
 
     target.run(change)
 
@@ -136,13 +134,7 @@ def pause(target: StoreTarget, *, names: tuple[str, ...]) -> None:
 @store_options
 def resume(target: StoreTarget, *, names: tuple[str, ...]) -> None:
     """Allow claims from queues again."""
-
-    async def change(app: App) -> None:
-        for name in names:
-            changed = await app.queues.resume(name)
-            click.echo(f"{name} {'resumed' if changed else 'was not paused'}")
-
-    target.run(change)
+    target.run(lambda app: resume_each(names, app.queues.resume))
 
 
 @queue.command("limit")
@@ -155,6 +147,6 @@ def set_limit(target: StoreTarget, *, name: str, **options: Any) -> None:
 
     async def change(app: App) -> None:
         await app.queues.limit(name, limit)
-        click.echo(f"{name} has no limit" if limit is None else f"{name} is limited: {shown_limit(limit)}")
+        click.echo(f"{name} has no limit" if limit is None else f"{name} is limited: {limit}")
 
     target.run(change)

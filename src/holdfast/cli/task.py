@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.exit_errors import Noun, warn
+from holdfast.cli.exit_errors import Noun
 from holdfast.cli.json_output import json_option, queue_fields, show_json
-from holdfast.cli.limits import given_limit, limit_options, shown_limit
+from holdfast.cli.limits import given_limit, limit_options
+from holdfast.cli.pausing import pause_each, resume_each
 from holdfast.cli.states import queue_state
 from holdfast.cli.table import Cell, Column, show_table
 from holdfast.cli.target import StoreTarget, store_options
@@ -58,7 +59,7 @@ def list_tasks(target: StoreTarget, *, as_json: bool) -> None:
 
 def _row(view: TaskView) -> tuple[Cell, ...]:
     counts = (view.ready, view.scheduled, view.blocked, view.running, view.failed)
-    limits = (shown_limit(view.limit), shown_limit(view.key_limit))
+    limits = (None if limit is None else str(limit) for limit in (view.limit, view.key_limit))
     return (view.name, queue_state(view), *counts, view.oldest_ready, *limits)
 
 
@@ -70,11 +71,8 @@ def pause(target: StoreTarget, *, names: tuple[str, ...]) -> None:
 
     async def change(app: App) -> None:
         known = {view.name for view in await app.tasks.list()}.union(app.tasks.names)
-        for name in names:
-            changed = await app.backend.queues.pause_task(check_name("task", name))  # `app.tasks` would warn by a log
-            click.echo(f"{name} {'paused' if changed else 'was already paused'}")
-            if name not in known:
-                warn(unknown_task(name, known))
+        pause_one = app.backend.queues.pause_task  # `app.tasks` would warn by a log
+        await pause_each(names, lambda name: pause_one(check_name("task", name)), known=known, unknown=unknown_task)
 
     target.run(change)
 
@@ -84,13 +82,7 @@ def pause(target: StoreTarget, *, names: tuple[str, ...]) -> None:
 @store_options
 def resume(target: StoreTarget, *, names: tuple[str, ...]) -> None:
     """Allow claims of the jobs of tasks again."""
-
-    async def change(app: App) -> None:
-        for name in names:
-            changed = await app.tasks.resume(name)
-            click.echo(f"{name} {'resumed' if changed else 'was not paused'}")
-
-    target.run(change)
+    target.run(lambda app: resume_each(names, app.tasks.resume))
 
 
 @task.command("limit")
@@ -105,6 +97,6 @@ def set_limit(target: StoreTarget, *, name: str, per_key: bool, **options: Any) 
     async def change(app: App) -> None:
         await app.tasks.limit(name, limit, per_key=per_key)
         each = " per key" if per_key else ""
-        click.echo(f"{name} has no limit{each}" if limit is None else f"{name} is limited{each}: {shown_limit(limit)}")
+        click.echo(f"{name} has no limit{each}" if limit is None else f"{name} is limited{each}: {limit}")
 
     target.run(change)

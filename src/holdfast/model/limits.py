@@ -51,6 +51,13 @@ class Limit(msgspec.Struct, frozen=True):
         if self.rate is not None:
             parsed_rate(self.rate)
 
+    def __str__(self) -> str:
+        """Return the limit as a list or a log line shows it."""
+        parts = [] if self.running is None else [f"{self.running} running"]
+        if self.rate is not None:
+            parts.append(self.rate if self.burst == 1 else f"{self.rate} burst {self.burst}")
+        return ", ".join(parts)
+
 
 def check_limited(limit: object) -> Limit | None:
     """Return a limit or None as it is; raises `ConfigError` for anything else."""

@@ -190,14 +190,16 @@ class Transaction(Protocol):
     def complete(self, lease: Lease, result: str | None) -> Any:
         """Write the fenced completion as the last statement; returns a `Verdict` (awaitable if async).
 
-        A store may commit effect and completion with it, and then raises here what the exit would have raised.
+        A store may commit effect and completion with it, and then raises here what the exit would have raised. A store
+        that queues effects writes it at the exit, which raises `LeaseLost` if the fence is stale by then.
         """
         ...
 
     def finish(self, finishes: Sequence[Finish]) -> Any:
         """Write the fenced outcomes of many jobs as the last statements; returns the verdicts (awaitable if async).
 
-        A store may commit with it, as `complete` does.
+        A store may commit with it, or write it at the exit, as `complete` does. If the exit finds a lease stale, it
+        writes nothing, raises `LeaseLost`, and `held` is what is still held.
         """
         ...
 

@@ -18,7 +18,8 @@ from holdfast.store.backend import Insight, Notifier, QueueStore, Schema, Transa
 from holdfast.store.consumers import ConsumerStore
 from holdfast.store.events import EventStore
 from holdfast.store.fences import HandlersTransactions
-from holdfast.store.handler_transaction import entered
+from holdfast.store.foreign_events import ForeignEvents
+from holdfast.store.handler_transaction import is_inside
 from holdfast.store.job_rows import JobRows
 from holdfast.store.jobs import JobStore
 from holdfast.store.schedules import ScheduleStore
@@ -37,6 +38,7 @@ class StreamParts:
     events: EventStore
     consumers: ConsumerStore
     allocations: AllocationStore
+    foreign: ForeignEvents
     joined: Callable[[object], EventStore]
 
     def join(self, using: object) -> EventStore:  # noqa: D102 - the port states the contracts
@@ -148,7 +150,7 @@ class BackendOverParts(Generic[Parts]):
         return self._parts.here.transactions.begin_many_blocking(leases, limit=limit, isolation=isolation)
 
     def is_inside(self) -> bool:  # noqa: D102
-        return entered(self._parts.here.owner) is not None
+        return is_inside(self._parts.here.owner)
 
     def join(self, using: object) -> JobStore:  # noqa: D102
         parts = self._parts.here

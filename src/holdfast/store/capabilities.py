@@ -8,6 +8,9 @@ from holdfast.errors import Unsupported
 
 STREAMS = "keep streams"
 """What a store without streams refuses."""
+QUEUE_EFFECTS = "queue effects"
+"""What a store does that has no transactions, but `ctx.transaction()`."""
+_JOINS_INSTEAD = "run statements on the connection that ctx.transaction() yields: they commit with the completion"
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -15,11 +18,12 @@ class Capabilities(msgspec.Struct, frozen=True):
 
     `notifies`: it notifies other processes of new jobs and events, so that they need not wait for their next poll.
     `joins_transactions`: effect and completion can commit together, and an enqueue can join the caller's transaction.
+    `queues_effects`: in its place, commands that a handler queues are applied together with the completion, all or
+    nothing. What the handler reads is compared at the end, and nothing is locked meanwhile.
     `repeat_shows_outcome`: repeating a write of unknown outcome under the same ids shows whether the first one was
     written, because only its reply was lost. Otherwise a sync to disk may have failed: then a repeat may see data that
     does not survive a crash of the machine.
     `one_writer`: it has one write lock, so that a handler's transaction blocks every other write, heartbeats included.
-    `limits_keys`: it has limits per key.
     `refusals`: for each unsupported operation, the reason.
     """
 
@@ -29,10 +33,15 @@ class Capabilities(msgspec.Struct, frozen=True):
     notifies: bool
     joins_transactions: bool
     shared: bool
+    queues_effects: bool = False
     repeat_shows_outcome: bool = False
     one_writer: bool = False
-    limits_keys: bool = True
     refusals: dict[str, str] = {}
+
+    @property
+    def commits_effects(self) -> bool:
+        """Whether effect and completion take effect together: `ctx.transaction()` works."""
+        return self.joins_transactions or self.queues_effects
 
     @property
     def has_streams(self) -> bool:
@@ -42,6 +51,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     def require(self, what: str) -> None:
         """Raise `Unsupported`, with the reason, if the store does not support `what`."""
         reason = self.refusals.get(what)
+        if what == QUEUE_EFFECTS and self.joins_transactions:
+            reason = _JOINS_INSTEAD
         if reason is not None:
             message = f"{self.store} cannot {what}: {reason}"
             raise Unsupported(message)

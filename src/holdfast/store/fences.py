@@ -60,7 +60,7 @@ class HandlersTransactions(ABC):
 def _fence_of_many(leases: Sequence[Lease], verbs: FencedVerbs) -> FenceCheck:
     name = f"a batch of {len(leases)} jobs, the first {leases[0].job_id}"
     loss = f"none of the {len(leases)} jobs of a batch is leased any more: their leases expired or were taken away"
-    return FenceCheck(name, "give the worker a longer lease", loss, partial(verbs.lock_jobs, leases))
+    return FenceCheck(name, "give the worker a longer lease", loss, partial(verbs.lock_jobs, leases), leases)
 
 
 def _fence(held: Lease | Grant, verbs: FencedVerbs) -> FenceCheck:
@@ -70,7 +70,7 @@ def _fence(held: Lease | Grant, verbs: FencedVerbs) -> FenceCheck:
             f"{name} is no longer held under fence {held.fence}: its lease expired or was taken away, and another "
             "worker may run it"
         )
-        return FenceCheck(name, "give the worker a longer lease", loss, partial(verbs.lock_job, held))
+        return FenceCheck(name, "give the worker a longer lease", loss, partial(verbs.lock_job, held), [held])
     share = held.share
     name = f"consumer {share.consumer} on partition {share.partition_id} of {share.category}"
     loss = f"{name}: generation {held.generation} is stale: the share was taken away, and another node may have it"

@@ -59,13 +59,15 @@ class FenceCheck(NamedTuple):
 
     `name`, `remedy` (how to get a longer limit) and `loss` are for messages. `lock` locks the row of the job or share
     and returns whether the fence is current; it receives the limit in milliseconds. For many jobs it returns the leases
-    that are held, as (seq, fence); if none is, the transaction is refused.
+    that are held, as (seq, fence); if none is, the transaction is refused. `leases` are those of jobs, for a store that
+    locks nothing, and looks again at the end.
     """
 
     name: str
     remedy: str
     loss: str
     lock: Callable[[int], Steps[bool] | Steps[frozenset[Key]]]
+    leases: Sequence[Lease] = ()
 
 
 class FencedVerbs(NamedTuple):
@@ -229,15 +231,19 @@ class OpenTransaction(ABC):
 current: ContextVar[OpenTransaction | None] = ContextVar("holdfast_transaction", default=None)
 
 
-def entered(owner: object) -> OpenTransaction | None:
-    """Return the transaction of this store that the calling handler holds open."""
-    transaction = current.get()
-    if transaction is None or transaction.owner is not owner or not transaction.is_entered:
-        return None
-    return transaction
-
-
 TransactionT = TypeVar("TransactionT", bound=OpenTransaction)
+
+
+def is_inside(owner: object) -> bool:
+    """Return whether the calling handler holds a transaction of this store open."""
+    transaction = current.get()
+    return transaction is not None and transaction.owner is owner and transaction.is_entered
+
+
+def entered(owner: object, kind: type[TransactionT]) -> TransactionT | None:
+    """Return the transaction of this store, of its kind, that the calling handler holds open."""
+    transaction = current.get()
+    return transaction if isinstance(transaction, kind) and is_inside(owner) else None
 
 
 class Opened(Generic[TransactionT]):

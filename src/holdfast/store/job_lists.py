@@ -300,6 +300,7 @@ class NeededParent(NamedTuple):
 
 
 class AnyExpired(NamedTuple):
-    """Whether a lease has expired (`any_expired`)."""
+    """Whether a lease has expired, by the store's clock (`any_expired`)."""
 
     found: bool
+    now_us: int

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from holdfast.model.budget import Counters
 from holdfast.model.job import JobState, Lease
 from holdfast.model.outcome import Failure
+from holdfast.model.steady_clock import Steady
 from holdfast.model.turn import run_at_of
 from holdfast.store.steps import Steps
 from holdfast.store.unique_keys import UniqueRows
@@ -219,7 +220,12 @@ class CompletedRows(NamedTuple):
 
 
 class JobRows(UniqueRows, Protocol):
-    """What a store implements for the rules of jobs. Each method is a generator of requests to the store."""
+    """What a store implements for the rules of jobs. Each method is a generator of requests to the store.
+
+    `steady` compares the store's clock with that of this process; None if a test sets the clock.
+    """
+
+    steady: Steady | None
 
     def lock(self, selection: Selection) -> Steps[Locked]:
         """Return the selected rows, to be changed by `write` in the same verb."""
@@ -277,10 +283,6 @@ class JobRows(UniqueRows, Protocol):
 
     def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:
         """Return the changes that can be written without waiting for a lock: a rescue never waits for other clients."""
-        ...
-
-    def access(self, unbroken: timedelta | None) -> Steps[timedelta | None]:
-        """Return for how long a rescuer has had unbroken access to the store: at most `unbroken`, which it measured."""
         ...
 
     def page(self, record: type[Record], listing: str, **parameters: object) -> Steps[list[Record]]:

@@ -137,16 +137,16 @@ class JobsOverRows(ABC):
 
     async def rescue(self, unbroken: timedelta | None, limit: int) -> list[Rescued]:  # noqa: D102
         asked_at = time.monotonic()
-        if not await self.prepare_rescue(unbroken):
+        if not (await self.prepare_rescue(unbroken)).found:
             return []
         rescued = await self._change(lambda: rescuing.rescue(self._rows, unbroken, limit, asked_at=asked_at))
         if rescued:
             self._ended()
         return rescued
 
-    async def prepare_rescue(self, unbroken: timedelta | None) -> bool:
+    async def prepare_rescue(self, unbroken: timedelta | None) -> rescuing.ExpiredLook:
         """Return, by a cheap read, whether there is an expired lease to take."""
-        return await self._runner.look(lambda: rescuing.any_expired(self._rows, unbroken))
+        return await self._runner.look(lambda: rescuing.look_for_expired(self._rows, unbroken))
 
     async def rescue_worker(self, worker_id: str, reason: str, limit: int) -> list[Rescued]:  # noqa: D102
         rescued = await self._change(lambda: rescuing.rescue_worker(self._rows, worker_id, reason, limit))

@@ -44,4 +44,4 @@ def test_on_sqlite_the_lanes_are_read_and_no_limit():
     found: Any = on_sqlite.claimable(plain, REQUEST)  # type: ignore[arg-type]
     on_sqlite.claimable(limited, REQUEST)  # type: ignore[arg-type]
     assert (plain.ran, len(found.lanes)) == (["claimable_lanes"], 1)
-    assert limited.ran == ["claimable_lanes", "limits", "front_places"]
+    assert limited.ran == ["claimable_lanes", "claim_limits", "front_places"]

@@ -113,6 +113,18 @@ def test_without_a_rate_only_the_end_of_a_job_makes_room():
     assert use(max_running=2, running=5).room == 0
 
 
+@pytest.mark.parametrize(
+    ("limit", "shown"),
+    [
+        (Limit(running=3), "3 running"),
+        (Limit(rate="100/m"), "100/m"),
+        (Limit(running=3, rate="100/m", burst=5), "3 running, 100/m burst 5"),
+    ],
+)
+def test_a_limit_is_shown_as_it_is_read_in_lists_and_logs(limit: Limit, shown: str):
+    assert str(limit) == shown
+
+
 def test_jobs_are_chosen_by_turn_and_those_over_a_limit_are_passed_over():
     lanes = {1: ("mail", "greet"), 2: ("mail", "other"), 3: ("sale", "greet")}
     front = [LanePlace(turn, seq, lane) for turn, seq, lane in [(1, 1, 1), (2, 2, 1), (3, 3, 3), (4, 4, 2), (5, 5, 3)]]

@@ -22,6 +22,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState, Lease
 from holdfast.model.lease_rules import longest_covered
+from holdfast.model.steady_clock import Steady
 from holdfast.store.job_rows import (
     ById,
     ByIds,
@@ -66,6 +67,9 @@ class EndedLease(NamedTuple):
 
 class SqlJobRows(ABC):
     """Code shared by all dialects. Each adds its hot path `complete`, and may replace `promote` and `bring_up`."""
+
+    def __init__(self, steady: Steady | None = None) -> None:
+        self.steady = steady
 
     @abstractmethod
     def complete(self, finishes: Sequence[Finish]) -> Steps[CompletedRows]:
@@ -193,10 +197,6 @@ class SqlJobRows(ABC):
     def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:  # noqa: D102
         yield from ()
         return changes
-
-    def access(self, unbroken: timedelta | None) -> Steps[timedelta | None]:  # noqa: D102
-        yield from ()
-        return unbroken
 
     def page(self, record: type[Record], listing: str, **parameters: object) -> Steps[list[Record]]:  # noqa: D102
         return (yield from records(record, listing, **parameters))

@@ -101,8 +101,7 @@ class SqlPoolRunner(ABC, Generic[W, X]):
 
     def _entered(self) -> X | None:
         """Return the transaction of this store that the calling handler holds open."""
-        transaction: Any = entered(self._statements)
-        return transaction if isinstance(transaction, self.transaction) else None
+        return entered(self._statements, self.transaction)
 
     def _run(self, verb: Verb[T], way: W) -> Awaitable[T]:
         transaction = self._entered()

@@ -21,8 +21,10 @@ from holdfast.backends.sql.fenced_verbs import fenced_verbs
 from holdfast.backends.sql.schedule_rows import SqlScheduleRows
 from holdfast.backends.sql.streams.allocation_store import SqlAllocations
 from holdfast.backends.sql.streams.consumer_store import SqlConsumers
+from holdfast.backends.sql.streams.foreign import SqlForeignEvents
 from holdfast.backends.sqlite.connection import Connection
 from holdfast.backends.sqlite.error_map import write_lock_held
+from holdfast.backends.sqlite.handler_transaction import SqliteTransactions
 from holdfast.backends.sqlite.job_rows import SqliteJobRows
 from holdfast.backends.sqlite.jobs import SqliteExtender, SqliteJobs, facts
 from holdfast.backends.sqlite.location import SqliteLocation
@@ -30,7 +32,6 @@ from holdfast.backends.sqlite.notifier import SqliteNotifier
 from holdfast.backends.sqlite.runners import SessionRunner
 from holdfast.backends.sqlite.schema import SqliteSchema
 from holdfast.backends.sqlite.streams import SqliteEvents
-from holdfast.backends.sqlite.transactions import SqliteTransactions
 from holdfast.backends.sqlite.using import SqliteCallers
 from holdfast.backends.sqlite.verbs.fetch import fetch
 from holdfast.backends.sqlite.versions import check_version
@@ -99,6 +100,7 @@ class SqliteParts(StoreParts):
             SqliteEvents(self.runner, notify),
             SqlConsumers(self.runner, self.transactions, fetch),
             SqlAllocations(leading, self._reports.write),
+            SqlForeignEvents(self.runner),
             joined=lambda using: SqliteEvents(self.callers.runner(using), notify),
         )
 

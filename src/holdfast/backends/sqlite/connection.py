@@ -93,10 +93,6 @@ class Tx:
         """Return the value of a SQLite pragma."""
         return self.raw.execute(f"pragma {name}").fetchone()[0]
 
-    def script_step(self, statement: str) -> None:
-        """Run one statement of a migration."""
-        self.raw.execute(statement)
-
     @contextmanager
     def savepoint(self) -> Generator[None]:
         """Undo the writes of the block if it raises; the transaction stays open."""
@@ -186,12 +182,13 @@ class Connection:
 
     def read(self) -> AbstractContextManager[Tx]:
         """Open a read transaction, which sees one snapshot."""
-        return self._transaction(self._begin_reading)
+        return self._transaction(lambda: self._control("begin deferred"))
 
     @contextmanager
     def _transaction(self, begin: Callable[[], None]) -> Generator[Tx]:
-        begin()
+        self._check_process()
         try:
+            begin()
             yield self.tx()
         except BaseException as error:
             self._undo(error)
@@ -230,14 +227,6 @@ class Connection:
                 if not is_busy(error) or time.monotonic() > give_up:
                     raise
                 time.sleep(random.uniform(*_ASK_AGAIN))  # noqa: S311
-
-    def _begin_reading(self) -> None:
-        self._check_process()
-        try:
-            self._control("begin deferred")
-        except BaseException as error:
-            self._undo(error)
-            raise
 
     def tx(self) -> Tx:
         """Return the transaction that `begin` opened."""

@@ -1,4 +1,4 @@
-"""A handler's transaction on SQLite, run by the thread of its connection.
+"""Handlers' transactions on SQLite, each run by the thread of its connection; both are reused.
 
 SQLite has one write lock, so such a transaction blocks every other writer, including the lease keeper. Therefore it is
 limited to a third of the lease: extension begins at half of the lease, and a whole transaction fits into the rest.
@@ -8,18 +8,29 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from holdfast.backends.sqlite.connection import Connection
 from holdfast.backends.sqlite.execute import drive
-from holdfast.concurrency.connection_thread import ConnectionThread
+from holdfast.concurrency.connection_thread import ConnectionThread, ConnectionThreads
 from holdfast.concurrency.deadlines import Deadline, Deadlines, DeadlinesClosedError
 from holdfast.concurrency.priority_lock import PriorityLock
+from holdfast.concurrency.store_threads import store_thread_name
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, StoreUnavailable
+from holdfast.model.isolation import Isolation
+from holdfast.store.fences import HandlersTransactions
 from holdfast.store.handler_connection import TransactionConnection
-from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTransaction, TransactionState
+from holdfast.store.handler_transaction import (
+    FenceCheck,
+    FencedVerbs,
+    Opened,
+    OpenTransaction,
+    TransactionState,
+    opened_blocking,
+)
 from holdfast.store.steps import Place, Steps
 
 T = TypeVar("T")
@@ -27,14 +38,39 @@ Work = Callable[[Connection], T]
 Session = ConnectionThread[Connection]
 
 
-class SqlitePlace(NamedTuple):
-    """What all transactions of a store share. `put_back` returns a connection that is no longer used."""
+class SqliteTransactions(HandlersTransactions):
+    """Opens handlers' transactions, and has what they share."""
 
-    queue: PriorityLock
-    deadlines: Deadlines
-    verbs: FencedVerbs
-    became_ready: Callable[[Sequence[Place]], None]
-    put_back: Callable[[Session], None]
+    def __init__(
+        self,
+        new_session: Callable[[], Session],
+        queue: PriorityLock,
+        verbs: FencedVerbs,
+        became_ready: Callable[[Sequence[Place]], None],
+    ) -> None:
+        super().__init__(verbs)
+        self.queue = queue
+        self.verbs = verbs
+        self.became_ready = became_ready
+        self.sessions = ConnectionThreads(new_session)
+        self.deadlines = Deadlines(store_thread_name("sqlite-deadlines"))
+
+    def open(  # noqa: D102
+        self, fence: FenceCheck, limit: timedelta, isolation: Isolation
+    ) -> AbstractAsyncContextManager[SqliteTransaction]:
+        del isolation  # with one writer at a time, every transaction is serializable
+        return Opened(lambda: SqliteTransaction(self, fence, limit, is_async=True))
+
+    def open_blocking(  # noqa: D102
+        self, fence: FenceCheck, limit: timedelta, isolation: Isolation
+    ) -> AbstractContextManager[SqliteTransaction]:
+        del isolation
+        return opened_blocking(lambda: SqliteTransaction(self, fence, limit, is_async=False))
+
+    def close(self) -> None:
+        """Roll back open transactions, so that no stuck handler keeps the write lock, and close the connections."""
+        self.deadlines.close()
+        self.sessions.close()
 
 
 class SqliteTransaction(OpenTransaction):
@@ -43,13 +79,10 @@ class SqliteTransaction(OpenTransaction):
     Every transition out of OPEN admits the next writer.
     """
 
-    def __init__(
-        self, session: Session, place: SqlitePlace, fence: FenceCheck, limit: timedelta, *, is_async: bool
-    ) -> None:
-        super().__init__(fence, limit, verbs=place.verbs, owner=place.queue, became_ready=place.became_ready)
-        self._session = session
-        self._place = place
-        self._queue = place.queue
+    def __init__(self, store: SqliteTransactions, fence: FenceCheck, limit: timedelta, *, is_async: bool) -> None:
+        super().__init__(fence, limit, verbs=store.verbs, owner=store.queue, became_ready=store.became_ready)
+        self._session = session = store.sessions.take()
+        self._store = store
         self._deadline: Deadline | None = None
         self._run: Callable[[Work[Any]], Any] = session.run if is_async else session.run_blocking
         self._finish: Callable[[Work[Any]], Any] = (
@@ -77,14 +110,15 @@ class SqliteTransaction(OpenTransaction):
         """Stop the time limit. If it has expired, its rollback is queued in the connection's thread on return."""
         if self._deadline is not None:
             self._deadline.drop()
+        put_back = self._store.sessions.put_back
         if self.state is TransactionState.UNWANTED:  # the connection's thread may still wait for the write lock
-            self._session.submit(lambda _: None).add_done_callback(lambda _: self._place.put_back(self._session))
+            self._session.submit(lambda _: None).add_done_callback(lambda _: put_back(self._session))
         else:
-            self._place.put_back(self._session)
+            put_back(self._session)
 
     def _begin(self, connection: Connection) -> None:
         """Take the write lock, check the fence, and start the limit."""
-        self._queue.enter()
+        self._store.queue.enter()
         try:
             connection.begin()
             drive(connection.tx(), self.lock_steps(), self.ready)
@@ -95,7 +129,7 @@ class SqliteTransaction(OpenTransaction):
 
     def _limit(self) -> None:
         try:
-            self._deadline = self._place.deadlines.set(self.limit.total_seconds(), self._expire)
+            self._deadline = self._store.deadlines.set(self.limit.total_seconds(), self._expire)
         except DeadlinesClosedError as error:
             message = "the store was closed while a transaction waited for the write lock"
             raise StoreUnavailable(message) from error
@@ -117,7 +151,7 @@ class SqliteTransaction(OpenTransaction):
             connection.commit()
         finally:
             self.state = TransactionState.ENDED
-            self._queue.leave()
+            self._store.queue.leave()
 
     def _abandon(self, connection: Connection) -> None:
         """Roll back, unless the transaction is already over."""
@@ -150,10 +184,10 @@ class SqliteTransaction(OpenTransaction):
     def _note_undone(self, connection: Connection) -> None:
         """Detect that SQLite has rolled back by itself: each later statement would commit separately."""
         if not connection.raw.in_transaction and self.move(TransactionState.OPEN, TransactionState.UNDONE):
-            self._queue.leave()
+            self._store.queue.leave()
 
     def _roll_back(self, connection: Connection) -> None:
         try:
             connection.rollback()
         finally:
-            self._queue.leave()
+            self._store.queue.leave()

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from datetime import timedelta
 
 from holdfast.backends.sql.job_rows import SqlJobRows
-from holdfast.backends.sql.steps import value
 from holdfast.backends.sqlite.connection import Tx
 from holdfast.backends.sqlite.execute import direct
 from holdfast.backends.sqlite.verbs.finish import complete_all
-from holdfast.model.steady_clock import Steady
 from holdfast.store.job_rows import CompletedRows
 from holdfast.store.steps import Steps
 from holdfast.store.unique_keys import UniqueClaim
@@ -19,10 +15,7 @@ from holdfast.store.values import Finish
 
 
 class SqliteJobRows(SqlJobRows):
-    """`JobRows` on SQLite. With `steady` None the clock may jump: a test sets it."""
-
-    def __init__(self, steady: Steady | None = None) -> None:
-        self._steady = steady
+    """`JobRows` on SQLite."""
 
     def complete(self, finishes: Sequence[Finish]) -> Steps[CompletedRows]:  # noqa: D102 - the port states the contracts
         return (yield from direct(lambda tx: complete_all(tx, finishes))())
@@ -38,10 +31,3 @@ class SqliteJobRows(SqlJobRows):
             )
 
         return (yield from direct(add)())
-
-    def access(self, unbroken: timedelta | None) -> Steps[timedelta | None]:  # noqa: D102
-        if unbroken is None or self._steady is None:
-            return unbroken
-        steady = self._steady.since((yield from value("clock")), time.monotonic())
-        # Half of it: a rescue needs access for half the lease's duration, because workers extend at about that time.
-        return min(unbroken, steady / 2)

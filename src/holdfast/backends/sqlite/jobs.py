@@ -13,16 +13,17 @@ from holdfast.backends.sqlite.execute import direct
 from holdfast.backends.sqlite.job_rows import SqliteJobRows
 from holdfast.backends.sqlite.location import SqliteLocation
 from holdfast.backends.sqlite.runners import SessionRunner
-from holdfast.backends.sqlite.verbs import claim as claiming
+from holdfast.backends.sqlite.verbs.claim import claim, look
 from holdfast.backends.sqlite.verbs.enqueue import enqueue, enqueue_unique
 from holdfast.backends.sqlite.verbs.extend import extend_many
 from holdfast.backends.sqlite.versions import known_faults
-from holdfast.model.job import Lease, NewJob
+from holdfast.model.job import NewJob
 from holdfast.store.job_rows import JobRows
 from holdfast.store.jobs_over_rows import JobsOverRows
-from holdfast.store.steps import Ready, Runner, Steps, Verb
-from holdfast.store.values import Claim, ClaimRequest, Enqueued, Extension
+from holdfast.store.steps import Ready, Runner, Verb
+from holdfast.store.values import Claim, ClaimRequest, Enqueued
 from holdfast.store.verbs.enqueue import Insert
+from holdfast.store.verbs.rescue import ExpiredLook
 from holdfast.store.verbs.unique import are_unique
 
 T = TypeVar("T")
@@ -50,25 +51,25 @@ class SqliteJobs(JobsOverRows):
         # A read first costs only a snapshot: an idle worker that polls must not take the write lock in vain. After a
         # full claim there are probably more jobs, so a busy worker skips the read.
         if not self._was_full:
-            found = await self._runner.look(direct(lambda tx: claiming.claimable(tx, request)))
-            if not found.lanes:
-                return found.claimed([])
-        claim = await self._runner.write(direct(lambda tx: claiming.claim(tx, request)))
-        self._was_full = len(claim.jobs) >= request.limit
-        return claim
+            nothing = await self._runner.look(lambda: look(request))
+            if nothing is not None:
+                return nothing
+        claimed = await self._runner.write(lambda: claim(request))
+        self._was_full = len(claimed.jobs) >= request.limit
+        return claimed
 
-    async def prepare_rescue(self, unbroken: timedelta | None) -> bool:  # noqa: ARG002
-        """Return True without a read: the rescue takes the write lock first, though rarely a lease has expired.
+    async def prepare_rescue(self, unbroken: timedelta | None) -> ExpiredLook:
+        """Look at nothing: the rescue takes the write lock first, though rarely a lease has expired.
 
         Access to the store counts for a rescue only if the caller could write, because extending a lease is a write.
         """
-        return True
+        return ExpiredLook(found=True, access=unbroken)
 
 
 def facts(location: SqliteLocation) -> Verb[dict[str, str]]:
     """Return the verb of `Insight.facts`."""
 
-    def look(tx: Tx) -> dict[str, str]:
+    def read(tx: Tx) -> dict[str, str]:
         settings = ("journal_mode", "synchronous", "page_count", "page_size")
         return {
             "now_us": str(tx.now),
@@ -78,11 +79,7 @@ def facts(location: SqliteLocation) -> Verb[dict[str, str]]:
             "file": str(location.path or "in memory"),
         }
 
-    return direct(look)
-
-
-def _extend(leases: Sequence[Lease], duration: timedelta) -> Steps[Extension]:
-    return direct(lambda tx: extend_many(tx, leases, duration))()
+    return direct(read)
 
 
 class SqliteExtender(SqlExtender):
@@ -92,7 +89,7 @@ class SqliteExtender(SqlExtender):
     """
 
     def __init__(self, connection: Connection, runner: SessionRunner, *, owns: bool) -> None:
-        super().__init__(SqliteJobRows(), _extend)
+        super().__init__(SqliteJobRows(), lambda leases, span: direct(lambda tx: extend_many(tx, leases, span))())
         self._connection = connection
         self._runner = runner
         self._owns = owns

@@ -20,7 +20,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 
 from holdfast.backends.sqlite.connection import Connection
@@ -99,11 +99,8 @@ class SqliteNotifier(LocalNotifier):
         """Poll until `stop` is set; an error only delays notifications, so it is logged and polling starts again."""
         while not stop.is_set():
             try:
-                connection = connect()
-                try:
+                with closing(connect()) as connection:
                     self._look(connection.raw, stop)
-                finally:
-                    connection.close()
             except (sqlite3.Error, StoreError) as error:
                 self._logger.warning("notifications from other processes are delayed: %s", error)
                 stop.wait(_AGAIN_AFTER)

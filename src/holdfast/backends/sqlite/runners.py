@@ -11,7 +11,7 @@ from holdfast.backends.sqlite.execute import drive
 from holdfast.backends.sqlite.handler_transaction import SqliteTransaction
 from holdfast.concurrency.connection_thread import ConnectionThread
 from holdfast.concurrency.priority_lock import PriorityLock
-from holdfast.store.handler_transaction import entered
+from holdfast.store.handler_transaction import entered, is_inside
 from holdfast.store.steps import PlainRunner, Ready, Verb
 
 T = TypeVar("T")
@@ -52,18 +52,14 @@ class SessionRunner(PlainRunner):
         result = await joined
         if ready:  # early inside a handler's transaction, but a woken worker waits for the write lock
             self._became_ready()
-            if (transaction := self._entered()) is not None:
+            if (transaction := entered(self._gate, SqliteTransaction)) is not None:
                 transaction.ready.add_all(ready)
         return result
 
     @property
     def joins(self) -> bool:
         """Whether the current call runs inside a handler's transaction."""
-        return self._entered() is not None
-
-    def _entered(self) -> SqliteTransaction | None:
-        transaction = entered(self._gate)
-        return transaction if isinstance(transaction, SqliteTransaction) else None
+        return is_inside(self._gate)
 
     def transact(self, connection: Connection, verb: Verb[T], ready: Ready) -> T:
         """Run a verb under the write lock, in this thread."""
@@ -91,8 +87,7 @@ class SessionRunner(PlainRunner):
             return drive(tx, verb(), Ready())
 
     def _joined(self, verb: Verb[T], ready: Ready) -> Awaitable[T] | None:
-        transaction = self._entered()
-        if transaction is None:
+        if (transaction := entered(self._gate, SqliteTransaction)) is None:
             return None
 
         def join(connection: Connection) -> T:

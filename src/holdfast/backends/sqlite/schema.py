@@ -67,7 +67,7 @@ class SqliteSchema(SqlSchema):
     def apply(self, text: str) -> Steps[None]:  # noqa: D102
         def run(tx: Tx) -> None:
             for statement in _split(text):
-                tx.script_step(statement)
+                tx.raw.execute(statement)
 
         yield from direct(run)()
 

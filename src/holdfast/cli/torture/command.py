@@ -41,9 +41,9 @@ _NAMES: Final = ("smoke", "standard", "release")
 @click.option("--url", help=f"The URL of the store.  [default: {URL}; $HOLDFAST_URL is ignored]")
 @click.option(
     "--server",
-    type=click.Choice(["postgresql", "redis"]),
+    type=click.Choice(["postgresql", "mariadb", "mysql", "redis"]),
     help="Start a temporary server (redis: Valkey or Redis) from binaries on this machine, and include restarts among "
-    "the faults.",
+    "the faults.  mariadb and mysql are downloaded if need be, without root.",
 )
 @click.option(
     "--profile",
@@ -79,9 +79,9 @@ _NAMES: Final = ("smoke", "standard", "release")
 def torture(ctx: click.Context, /, *, url: str | None, server: str | None, **more: Any) -> None:
     """Kill, freeze and disconnect real workers on your own database, and check that nothing was lost or doubled.
 
-    A run creates its own SQLite file, its own schema in a PostgreSQL database, or its own store on a Redis server, and
-    drops it at the end. One that exists already is refused, unless an earlier run left it behind. A server given by
-    --url is never restarted.
+    A run creates its own SQLite file, its own schema in a PostgreSQL database, its own MySQL database, or its own store
+    on a Redis server, and drops it at the end. One that exists already is refused, unless an earlier run left it
+    behind. A server given by --url is never restarted.
 
     Exits with code 1 on any violation, with the full history of the first affected job, and with code 4 if the run has
     no verdict or did less than planned.

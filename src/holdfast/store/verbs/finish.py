@@ -31,7 +31,7 @@ _WORDS = {
 
 def only_completes(finishes: Sequence[Finish]) -> bool:
     """Whether all attempts completed their jobs."""
-    return all(type(finish.outcome) is Completed for finish in finishes)
+    return {type(finish.outcome) for finish in finishes} <= {Completed}
 
 
 def finish(rows: JobRows, finishes: Sequence[Finish]) -> Steps[list[Verdict]]:

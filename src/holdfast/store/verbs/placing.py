@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.errors import VersionConflict
+from holdfast.errors import ConfigError, VersionConflict
 from holdfast.model.event import Appended, NewEvent, partition_of
 from holdfast.store.stream_values import Category
 
@@ -36,9 +36,19 @@ def places_of(events: Iterable[NewEvent], categories: Mapping[str, Category]) ->
         key = (event.category, event.stream)
         if key not in known:
             category = categories[event.category]
+            refuse_foreign(category)
             known[key] = (category.category_id, partition_of(event.stream, category.partitions))
         places.append(known[key])
     return places
+
+
+def refuse_foreign(category: Category) -> None:
+    """Raise `ConfigError` for a category whose events are not in this store."""
+    if category.home is not None:
+        raise ConfigError(
+            f"the events of category {category.category!r} are not in this store but in {category.home}: give the app "
+            "the URL of that system too, as in App(…, events=…), or set $HOLDFAST_EVENTS_URL"
+        )
 
 
 def conflict(event: NewEvent, actual: int) -> VersionConflict:

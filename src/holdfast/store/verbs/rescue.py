@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import NamedTuple
 
 from holdfast.model.budget import after_interruption, after_loss, after_return, was_alone
 from holdfast.model.instants import span_micros
@@ -31,10 +32,25 @@ def lose(row: JobRow, now: int, failure: Failure, *, alone: bool, by_holder: boo
     return to_ready(row, now, decision.counters, record, ("lost",))
 
 
-def any_expired(rows: JobRows, unbroken: timedelta | None) -> Steps[bool]:
-    """Whether there is a lease to take; reads only."""
-    found = yield from rows.page(AnyExpired, "any_expired", longest=longest_covered(unbroken))
-    return bool(found[0].found)
+class ExpiredLook(NamedTuple):
+    """Whether there is a lease to take, and the caller's access to the store as far as it counts."""
+
+    found: bool
+    access: timedelta | None
+
+
+def look_for_expired(rows: JobRows, unbroken: timedelta | None) -> Steps[ExpiredLook]:
+    """Look for a lease to take; reads only. Every look compares the clocks: a step is seen by the next one."""
+    sent = time.monotonic()
+    (seen,) = yield from rows.page(AnyExpired, "any_expired", longest=longest_covered(unbroken))
+    return ExpiredLook(bool(seen.found), _counted(rows, unbroken, seen.now_us, sent))
+
+
+def _counted(rows: JobRows, unbroken: timedelta | None, now: int, sent: float) -> timedelta | None:
+    """Return the access to the store that counts: after a step of its clock, workers get the time to extend first."""
+    if unbroken is None or rows.steady is None:
+        return unbroken
+    return rows.steady.limited(unbroken, now, sent, time.monotonic())
 
 
 def rescue(rows: JobRows, unbroken: timedelta | None, limit: int, *, asked_at: float) -> Steps[list[Rescued]]:
@@ -42,10 +58,14 @@ def rescue(rows: JobRows, unbroken: timedelta | None, limit: int, *, asked_at: f
 
     While the call waited for a lock or for the network, workers may have been unable to extend their leases too.
     """
-    access = yield from rows.access(unbroken)
-    found = yield from rows.lock(Expired(access, limit))
+    if not (yield from look_for_expired(rows, unbroken)).found:
+        return []
+    found = yield from rows.lock(Expired(unbroken, limit))
+    if not found.rows:
+        return []
     waited = span_micros(timedelta(seconds=time.monotonic() - asked_at))
-    taken = [row for row in found.rows if access is None or LATE_PARTS * waited <= (row.lease_span or 0)]
+    longest = longest_covered(_counted(rows, unbroken, found.now, asked_at))
+    taken = [row for row in found.rows if longest is None or LATE_PARTS * waited <= (row.lease_span or 0) <= longest]
     return (yield from _take(rows, found.now, taken, "its lease expired", unextended=True))
 
 

@@ -5,7 +5,7 @@ A backend binds the suite with these fixtures and one module per theme that impo
 - `clock`: a `holdfast.testing.clock.ManualClock`.
 - `backend`: an open `Backend` over an empty store that uses this clock.
 - `make_backend`: an async function that opens another `Backend` on the same store (only for shared stores).
-- `effects`: an `EffectTable` for the effects of handlers (only for stores with transactions).
+- `effects`: an `EffectTable` for the effects of handlers (only for stores that commit effects).
 
 A test class lists the capabilities that it requires in `needs`. If a store lacks one, its tests are skipped with the
 store's own reason, and `refusals` checks that the store raises `Unsupported`.
@@ -38,6 +38,8 @@ THEMES = (
     "schema",
     "transactions",
     "batches",
+    "queued_effects",
+    "queued_batches",
     "insight",
     "explanations",
     "refusals",

@@ -58,7 +58,7 @@ def completions(jobs: Sequence[LeasedJob], result: str | None = None) -> list[Fi
 class TestBatchTransaction(Conformance):
     """`Transactions.begin_many`."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions"})
+    needs: ClassVar[frozenset[str]] = frozenset({"commits_effects"})
 
     async def test_effects_and_completions_of_a_batch_commit_together(
         self, backend: Backend, effects: EffectTable

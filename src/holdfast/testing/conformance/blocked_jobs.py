@@ -203,7 +203,7 @@ class TestOrderKeyConcurrency(Conformance):
 class TestOrderKeyTransactions(Conformance):
     """Effect, completion and the unblocking of the next job commit together."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions"})
+    needs: ClassVar[frozenset[str]] = frozenset({"commits_effects"})
 
     async def test_a_completion_in_the_handlers_transaction_unblocks_the_next(self, backend: Backend) -> None:
         job, others = await hold_head(backend, waiting=1)

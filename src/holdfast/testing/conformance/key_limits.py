@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import ClassVar
 
 import msgspec
 import pytest
@@ -53,8 +52,6 @@ async def limited(backend: Backend, number: int, *, running: int = 1) -> list[st
 
 class TestKeyLimits(Conformance):
     """At most N running per limit key."""
-
-    needs: ClassVar[frozenset[str]] = frozenset({"limits_keys"})
 
     async def test_as_many_jobs_of_a_key_are_ready_as_may_run_the_others_are_blocked(self, backend: Backend) -> None:
         ids = await limited(backend, 2, running=2)
@@ -253,8 +250,6 @@ class TestKeyLimits(Conformance):
 
 class TestKeyRates(Conformance):
     """Starts per time and limit key."""
-
-    needs: ClassVar[frozenset[str]] = frozenset({"limits_keys"})
 
     async def test_a_burst_at_once_then_one_per_step_of_each_key(self, backend: Backend, clock: ManualClock) -> None:
         await backend.queues.limit(EACH, Limit(rate="60/m", burst=2))

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.errors import ConfigError, Unsupported
 from holdfast.store.backend import Backend
+from holdfast.store.capabilities import QUEUE_EFFECTS
 from holdfast.testing.conformance.base import LEASE, Conformance, hold_one
 
 
@@ -31,15 +32,26 @@ class TestRefusals(Conformance):
         if not (capabilities.joins_transactions and capabilities.shared):
             assert capabilities.refusals
 
-    async def test_a_store_that_joins_no_transactions_refuses_to_begin_one(self, backend: Backend) -> None:
-        if backend.capabilities.joins_transactions:
-            pytest.skip(f"{backend.capabilities.store} joins transactions")
+    async def test_a_store_that_commits_no_effects_refuses_to_begin_a_transaction(self, backend: Backend) -> None:
+        if backend.capabilities.commits_effects:
+            pytest.skip(f"{backend.capabilities.store} commits effects")
         job = await hold_one(backend)
         with pytest.raises(Unsupported):
             async with backend.transactions.begin(job.lease, limit=LEASE):
                 pass
         with pytest.raises(Unsupported), backend.transactions.begin_blocking(job.lease, limit=LEASE):
             pass
+
+    async def test_a_store_that_queues_no_effects_says_what_to_do_instead(self, backend: Backend) -> None:
+        if backend.capabilities.queues_effects:
+            pytest.skip(f"{backend.capabilities.store} queues effects")
+        with pytest.raises(Unsupported, match=QUEUE_EFFECTS):
+            backend.capabilities.require(QUEUE_EFFECTS)
+
+    async def test_a_store_that_joins_no_transactions_refuses_those_of_callers(self, backend: Backend) -> None:
+        if backend.capabilities.joins_transactions:
+            pytest.skip(f"{backend.capabilities.store} joins transactions")
+        job = await hold_one(backend)
         with pytest.raises(Unsupported):
             backend.transactions.join(object())
         with pytest.raises(Unsupported):

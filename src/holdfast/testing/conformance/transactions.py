@@ -44,7 +44,7 @@ class HandlerError(Exception):
 class TestAsync(Conformance):
     """`Transactions.begin`."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions"})
+    needs: ClassVar[frozenset[str]] = frozenset({"commits_effects"})
 
     async def test_effect_and_completion_commit_together(self, backend: Backend, effects: EffectTable) -> None:
         await effects.create()
@@ -193,7 +193,7 @@ async def lease_one_in_separate_queue(backend: Backend) -> LeasedJob:
 class TestBlocking(Conformance):
     """`Transactions.begin_blocking`: the same for a handler in a thread."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions"})
+    needs: ClassVar[frozenset[str]] = frozenset({"commits_effects"})
 
     async def test_effect_and_completion_commit_together_in_a_thread(
         self, backend: Backend, effects: EffectTable

@@ -146,7 +146,7 @@ class TestUniqueConcurrency(Conformance):
 class TestUniqueTransactions(Conformance):
     """Inside a handler's transaction, and inside the caller's."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions"})
+    needs: ClassVar[frozenset[str]] = frozenset({"commits_effects"})
 
     async def test_a_rollback_frees_the_key(self, backend: Backend, effects: EffectTable) -> None:
         await effects.create()
@@ -174,6 +174,12 @@ class TestUniqueTransactions(Conformance):
             await transaction.complete(job.lease, None)
         assert await state_of(backend, job.id) is JobState.COMPLETED
         assert await backend.jobs.enqueue([unique("free", PERIOD)]) == [True]
+
+
+class TestUniqueAfterTheEnd(Conformance):
+    """A call that follows the completion inside the transaction sees it."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions"})
 
     async def test_a_job_that_replaces_itself_keeps_running(self, backend: Backend, effects: EffectTable) -> None:
         await effects.create()

@@ -17,7 +17,7 @@ from holdfast.model.job import JobState, Lease, NewJob
 from holdfast.model.job_facts import JobFacts
 from holdfast.model.limits import Limit, LimitKey, LimitUse
 from holdfast.store.backend import Transaction
-from holdfast.store.capabilities import Capabilities
+from holdfast.store.capabilities import QUEUE_EFFECTS, Capabilities
 from holdfast.store.job_lists import SeenJob
 from holdfast.store.jobs import JobStore
 from holdfast.store.local_notifier import LocalNotifier
@@ -72,7 +72,7 @@ class ReferenceBackend:
             notifies=False,
             joins_transactions=False,
             shared=False,
-            refusals={"join transactions": _NO_TRANSACTIONS, "be shared": _NOT_SHARED},
+            refusals={"join transactions": _NO_TRANSACTIONS, QUEUE_EFFECTS: _NO_TRANSACTIONS, "be shared": _NOT_SHARED},
         )
         self.jobs = ReferenceJobs(model)
         self.streams = ReferenceStreams(StreamReference(model.clock) if streams is None else streams)

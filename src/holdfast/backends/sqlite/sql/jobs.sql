@@ -53,6 +53,30 @@ select lane_id, queue, task, head, is_limited from (
 ) where head is not null
 order by head;
 
+-- name: claim_limits
+-- As `limits`, for claims: the leases are counted by the next two statements, which stop at the limit. (`cross join`: in
+-- this order, without an index that would be made from all leases each time.)
+select 'queue' as kind, queue as name, max_running, rate_jobs, rate_span, rate_burst, rate_at, 0 as running, :now as now
+from holdfast_queue where max_running is not null or rate_jobs is not null
+union all
+select 'task', task, max_running, rate_jobs, rate_span, rate_burst, rate_at, 0, :now
+from holdfast_task where max_running is not null or rate_jobs is not null
+union all
+select 'key', task, key_max_running, key_rate_jobs, key_rate_span, key_rate_burst, 0, 0, :now
+from holdfast_task where key_max_running is not null or key_rate_jobs is not null;
+
+-- name: running_of_queue
+select count(*) from (
+    select 1 from holdfast_running as running cross join holdfast_lane as lane on lane.lane_id = running.lane_id
+    where lane.queue = :name limit :most
+);
+
+-- name: running_of_task
+select count(*) from (
+    select 1 from holdfast_running as running cross join holdfast_lane as lane on lane.lane_id = running.lane_id
+    where lane.task = :name limit :most
+);
+
 -- name: front_places
 select turn, seq, lane_id from holdfast_ready where lane_id = :lane_id order by turn, seq limit :limit;
 

@@ -24,9 +24,6 @@ where fence in (select value from json_each(:fences));
 -- For a handler's transaction, which holds the write lock: from here on the lease cannot be taken away.
 select seq from holdfast_running where seq = :seq and fence = :fence;
 
--- name: clock
-select :now;
-
 -- name: cancel_asked
 -- `= 1` as in the condition of the index.
 select job.id as job_id, running.seq, running.fence

@@ -14,11 +14,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast.backends.sql.limited_claims import settle
 from holdfast.backends.sqlite.connection import Tx, as_json
-from holdfast.model.instants import MICROSECOND, span_micros
+from holdfast.backends.sqlite.execute import direct
+from holdfast.model.instants import span_micros
 from holdfast.model.job import LeasedJob
-from holdfast.model.limits import LanePlace, LimitUse, Shares, limits_of, next_wait, share_out, taken_by
+from holdfast.model.limits import LanePlace, LimitUse, Shares, limits_of, share_out
 from holdfast.model.payload_limit import within
+from holdfast.store.steps import Steps
 from holdfast.store.values import Claim, ClaimRequest
 from holdfast.store.verbs.job_views import headers_of, readable
 
@@ -43,18 +46,21 @@ class Claimable(NamedTuple):
     limits: Sequence[LimitUse] = ()
     shares: Shares = Shares({}, frozenset(), is_held_back=False)
 
-    def claimed(self, jobs: Sequence[LeasedJob], *, is_cut: bool = False) -> Claim:
-        """Return what a claim of these jobs answers."""
-        if not self.limits:
-            return Claim(list(jobs), is_cut=is_cut)
-        taken = taken_by(((job.queue, job.task) for job in jobs), self.limits)
-        wait = next_wait(self.limits, taken, self.shares.refused)
-        return Claim(
-            list(jobs),
-            is_cut=is_cut,
-            is_limited=bool(self.shares.refused) or self.shares.is_held_back,
-            wait=None if wait is None else wait * MICROSECOND,
-        )
+    def claimed(self, claim: Claim) -> Steps[Claim]:
+        """Return what the claim answers."""
+        return (yield from settle(claim, self.limits, self.shares)) if self.limits else claim
+
+
+def look(request: ClaimRequest) -> Steps[Claim | None]:
+    """Return the answer of a claim that finds no jobs; None if it finds some."""
+    found = yield from direct(lambda tx: claimable(tx, request))()
+    return None if found.lanes else (yield from found.claimed(Claim([])))
+
+
+def claim(request: ClaimRequest) -> Steps[Claim]:
+    """Lease the first jobs by turn and seq over all lanes, all under one fence."""
+    found, claim = yield from direct(lambda tx: _claim(tx, request))()
+    return (yield from found.claimed(claim))
 
 
 def claimable(tx: Tx, request: ClaimRequest) -> Claimable:
@@ -63,7 +69,7 @@ def claimable(tx: Tx, request: ClaimRequest) -> Claimable:
     lanes: list[Lane] = tx.rows("claimable_lanes", {"tasks": as_json(request.tasks), "queues": queues})
     if not any(lane[4] for lane in lanes):
         return Claimable(lanes)
-    limits = [LimitUse(*row) for row in tx.rows("limits", {"now": tx.now})]
+    limits = [_counted(tx, LimitUse(*row)) for row in tx.rows("claim_limits", {"now": tx.now})]
     rooms = {use.key: use.room for use in limits}
     front: list[LanePlace] = []
     for lane_id, queue, task, *_ in lanes:
@@ -77,16 +83,23 @@ def claimable(tx: Tx, request: ClaimRequest) -> Claimable:
     return Claimable([lane for lane in lanes if shares.by_lane.get(lane[0])], limits, shares)
 
 
-def claim(tx: Tx, request: ClaimRequest) -> Claim:
-    """Lease the first jobs by turn and seq over all lanes, all under one fence."""
+def _counted(tx: Tx, use: LimitUse) -> LimitUse:
+    """Return a limit with its use, which is counted up to the limit; that of keys is counted elsewhere."""
+    if use.max_running is None or use.kind == "key":
+        return use
+    statement = "running_of_queue" if use.kind == "queue" else "running_of_task"
+    return use._replace(running=int(tx.value(statement, {"name": use.name, "most": use.max_running})))
+
+
+def _claim(tx: Tx, request: ClaimRequest) -> tuple[Claimable, Claim]:
     found = claimable(tx, request)
     if not found.lanes or request.limit < 1:
-        return found.claimed([])
+        return found, Claim([])
     lanes = found.lanes
     fence = int(tx.value("take_fence"))
     jobs, is_cut = _front(tx, found, request, fence)
     if not jobs:  # a damaged store: ready rows without jobs
-        return Claim([])
+        return Claimable([]), Claim([])
     last = {(job.queue, job.task): job for job in jobs} if len(lanes) > 1 else {lanes[0][1:3]: jobs[-1]}
     span, isolates = span_micros(request.lease), int(request.isolates)
     lease = {"fence": fence, "worker_id": request.worker_id, "now": tx.now, "span": span, "isolates": isolates}
@@ -96,18 +109,7 @@ def claim(tx: Tx, request: ClaimRequest) -> Claim:
             bounds = {"lane_id": lane_id, "turn": job.turn, "seq": job.seq}
             tx.run("lease_front", {**bounds, **lease})
             tx.run("leave_front", bounds)
-    _spend(tx, found.limits, jobs)
-    return found.claimed(jobs, is_cut=is_cut)
-
-
-def _spend(tx: Tx, limits: Sequence[LimitUse], jobs: Sequence[LeasedJob]) -> None:
-    if not limits:  # nearly always: then the jobs need not be counted
-        return
-    taken = taken_by(((job.queue, job.task) for job in jobs), limits)
-    for use in limits:
-        if use.rate_jobs is not None and use.kind != "key" and taken[use.key]:
-            statement = "spend_queue" if use.kind == "queue" else "spend_task"
-            tx.run(statement, {"name": use.name, "rate_at": use.rate_after(taken[use.key])})
+    return found, Claim(list(jobs), is_cut=is_cut)
 
 
 def _front(tx: Tx, found: Claimable, request: ClaimRequest, fence: int) -> tuple[list[_Row], bool]:

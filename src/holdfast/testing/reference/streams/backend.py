@@ -46,6 +46,10 @@ class ReferenceStreams:
         self.consumers = ReferenceConsumers(model)
         self.allocations = ReferenceAllocations(model)
 
+    @property
+    def foreign(self) -> NoReturn:
+        raise Unsupported("the model keeps all events")
+
     def join(self, using: object) -> EventStore:
         _refuse(using)
 
