@@ -170,6 +170,19 @@ def test_no_attempt_is_claimed_before_the_delay_that_a_policy_has_set(how, verdi
     assert story.checked().broken == broken
 
 
+@pytest.mark.parametrize(("at", "broken"), [(7.9, ["I13"]), (8.0, [])])
+def test_in_a_batch_the_delay_counts_from_when_the_outcome_was_sent_although_the_handler_ends_later(at, broken):
+    story = Story().enqueued(1, "j1", takes=Takes.NOTHING).began(2, "j1", fence=3)
+    story.add(
+        4, Finished, job="j1", fence=3, outcome="retried", verdict="done", sent_us=story.us(3), delay_us=5 * SECOND
+    )
+    story.ended(4.1, "j1", ObservedOutcome.RETRIED, fence=3, delay=5)
+    story.began(at, "j1", fence=5, attempt=2, used=2)
+    story.row("j1", "completed", attempt=2, attempts=(story.kept(1, "retried", at=3.1),))
+
+    assert story.checked().broken == broken
+
+
 @pytest.mark.parametrize("verdict", ["lost", "unavailable"])
 def test_a_retry_that_the_store_has_refused_delays_nothing(verdict):
     story = Story().enqueued(1, "j1", takes=Takes.NOTHING).claimed(2, "j1", fence=3).fault(2.5, 6, "stop", A)

@@ -18,8 +18,9 @@ class Due(Invariant):
 
     The store counts a delay from when it receives the call, so at the earliest from when the call was sent: a claim
     before that time plus the delay is early, whatever the store's clock shows. For a retry or snooze that time is when
-    the worker sent the outcome or, earlier, when the handler ended; the delay is the one that was sent, whether it came
-    from the handler or from the retry policy.
+    the worker sent the outcome; if only the handler's end is recorded, that is the earlier time. In a batch the outcome
+    of one job is sent before the handler ends. The delay is the longer of the one that was sent and the one that the
+    handler asked for.
     """
 
     code = "I13"
@@ -57,15 +58,17 @@ class Due(Invariant):
         kept = job.kept
         numbers = {claim.fence: claim.attempt for claim in job.claims}
         due: dict[int, tuple[int, int]] = {}  # fence -> when the next attempt may be claimed, and after which delay
+        sent: dict[int, int] = {}
         for finished in job.of(Finished):  # the first one that may have arrived: a repeat changes nothing
             row = kept.get(numbers.get(finished.fence, 0))
             is_heard = finished.verdict in {"done", "unknown"} and row is not None and row.outcome == finished.outcome
             if is_heard and finished.outcome in _DELAYING and finished.fence not in due:
+                sent[finished.fence] = finished.sent_us
                 due[finished.fence] = (finished.sent_us + finished.delay_us, finished.delay_us)
         for ended in job.of(AttemptEnded):
             row = kept.get(ended.attempt)
             if row is not None and row.outcome in _DELAYING and row.outcome == ended.observed and ended.delay_us:
-                due_us = ended.at_us + ended.delay_us
+                due_us = min(ended.at_us, sent.get(ended.fence, ended.at_us)) + ended.delay_us
                 due[ended.fence] = max(due.get(ended.fence, (0, 0)), (due_us, ended.delay_us))
         for fence, (due_us, delay_us) in due.items():
             self.judged += 1
