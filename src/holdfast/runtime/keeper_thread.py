@@ -80,6 +80,11 @@ class KeeperThread(ABC):
         """Start the thread."""
         self._thread.start()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs; callable from any thread."""
+        return self._thread.is_alive()
+
     def wake(self) -> None:
         """End the present wait; callable from any thread."""
         self._woken.set()
