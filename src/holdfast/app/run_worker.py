@@ -140,7 +140,7 @@ class WorkerProcess:
 
     def started(self, store: str) -> None:
         """Report that the store is open and the process begins, and from now on what it does, if that is observed."""
-        self._hooks.worker_start.emit(WorkerStart(self.name, store))
+        self._hooks.worker_start.emit(WorkerStart(self.name, store, self.seat))
         if self._hooks.worker_report.observers:
             self._reporting = asyncio.create_task(self._report_regularly())
 
@@ -155,8 +155,13 @@ class WorkerProcess:
             report = _with_worker(report, self.worker)
         if self.node is not None:
             node = self.node.status()
-            extends = report.is_extending and self.node.is_extending
-            report = replace(report, partitions=len(node.shares), events=node.handled, is_extending=extends)
+            report = replace(
+                report,
+                partitions=len(node.shares),
+                events=node.handled,
+                is_extending=report.is_extending and self.node.is_extending,
+                is_connected=report.is_connected and self.node.is_connected,
+            )
         return report
 
     async def ended(self) -> None:
@@ -192,7 +197,7 @@ class WorkerProcess:
 
 
 def _with_worker(report: WorkerReport, worker: Worker) -> WorkerReport:
-    status, turned_at = worker.status(), worker.turned_at
+    status, turned_at, keeper = worker.status(), worker.turned_at, worker.keeper
     return replace(
         report,
         slots=worker.settings.concurrency,
@@ -201,7 +206,8 @@ def _with_worker(report: WorkerReport, worker: Worker) -> WorkerReport:
         queues=worker.queues,
         buffered=status.buffered,
         since_turn=None if turned_at is None else timedelta(seconds=time.monotonic() - turned_at),
-        is_extending=worker.is_extending,
+        is_extending=keeper is None or keeper.is_alive,
+        is_connected=keeper is None or keeper.is_connected,
     )
 
 
@@ -346,7 +352,7 @@ async def release_worker(app: App, worker_id: str, reason: str) -> None:
                     return
         finally:
             if rescued:
-                app.hooks.job_rescue.emit(JobRescue(worker_id, reason, tuple(rescued)))
+                app.hooks.job_rescue.emit(JobRescue(worker_id, reason, tuple(rescued), "died"))
                 await app.hooks.settle()
     finally:
         await backend.close()

@@ -6,7 +6,7 @@ job or event of the call; a header that the caller has given is kept. What it ra
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from holdfast.model.job import NewJob
 
 M = TypeVar("M", NewJob, NewEvent)
 R = TypeVar("R")
-Sending = Callable[["SendCall"], Iterator[None]]
+Sending = Callable[["SendCall"], Generator[None]]
 
 
 class SendCall(msgspec.Struct):

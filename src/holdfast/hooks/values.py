@@ -62,11 +62,15 @@ class JobEnd(msgspec.Struct, frozen=True):
 
 
 class JobRescue(msgspec.Struct, frozen=True):
-    """`job.rescue`: jobs were taken from a dead or silent worker, for this reason; see the new state of each."""
+    """`job.rescue`: jobs were taken from a dead or silent worker; `why` in words, and the new state of each job.
+
+    `reason`: their leases had expired, or the supervisor of the worker knew that its process had died.
+    """
 
     worker_id: str
     why: str
     jobs: tuple[Rescued, ...]
+    reason: Literal["expired", "died"] = "expired"
 
 
 class JobClaim(msgspec.Struct, frozen=True):
@@ -112,11 +116,13 @@ class LeaseLoss(msgspec.Struct, frozen=True):
 class WorkerStart(msgspec.Struct, frozen=True):
     """`worker.start`: a process has opened its store and begins to run jobs, consumers or both.
 
-    `name` is "worker <id>", or "node <id>" if it runs only consumers; `store` is the URL without a password.
+    `name` is "worker <id>", or "node <id>" if it runs only consumers; `store` is the URL without a password. `seat` is
+    the number of the process under its supervisor, from 0.
     """
 
     name: str
     store: str
+    seat: int = 0
 
 
 class WorkerDrain(msgspec.Struct, frozen=True):
@@ -130,7 +136,8 @@ class WorkerReport(msgspec.Struct, frozen=True):
 
     `seat` is the number of the process under its supervisor, from 0. `slots` is 0 without a worker. `buffered` is the
     number of outcomes that are not written yet, `since_turn` the time since the worker last decided what to do (None
-    without a worker), `is_extending` whether the threads that extend leases are alive.
+    without a worker). `is_extending`: the threads that extend leases are alive; `is_connected`: their last calls of the
+    store succeeded.
     """
 
     name: str
@@ -145,6 +152,7 @@ class WorkerReport(msgspec.Struct, frozen=True):
     buffered: int = 0
     since_turn: timedelta | None = None
     is_extending: bool = True
+    is_connected: bool = True
 
 
 class WorkerEnd(msgspec.Struct, frozen=True):

@@ -119,6 +119,11 @@ class Node:
         """Whether the thread that sends heartbeats is alive; also before it was started."""
         return self._heartbeat is None or self._heartbeat.is_alive
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether its last heartbeat was answered; also before the first."""
+        return self._heartbeat is None or self._heartbeat.is_connected
+
     def stop(self) -> None:
         """Drain: finish the current events, release the shares, leave. A second call does not wait for handlers."""
         if self._stop.is_set():

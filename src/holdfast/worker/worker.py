@@ -121,7 +121,8 @@ class Worker:
         )
         self.turned_at: float | None = None
         """When it last decided what to do, by the monotonic clock; None before the first time."""
-        self._keeper: LeaseKeeper | None = None
+        self.keeper: LeaseKeeper | None = None
+        """The thread that extends leases, while it runs."""
         self._changed: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._notified = False
@@ -144,11 +145,6 @@ class Worker:
     def left(self) -> Outstanding | None:
         """The jobs that were left when a worker in until-empty mode ended."""
         return self._calls.left
-
-    @property
-    def is_extending(self) -> bool:
-        """Whether the thread that extends leases is alive; also before it was started."""
-        return self._keeper is None or self._keeper.is_alive
 
     def status(self) -> Status:
         """Return a snapshot: the phase, running and waiting jobs, totals."""
@@ -218,7 +214,7 @@ class Worker:
         )
         unlisten = self._backend.notifier.listen(self._on_notification)
         keeper.start()
-        self._keeper = keeper
+        self.keeper = keeper
         exit_ = None
         try:
             await self._first_heartbeat(registered)
@@ -243,7 +239,7 @@ class Worker:
                 await attempts.close()
                 await self._calls.finished()
             finally:
-                self._keeper = None
+                self.keeper = None
                 await asyncio.to_thread(keeper.close)  # it may be waiting for the store
         await self._deregister()
         await self.hooks.settle()
