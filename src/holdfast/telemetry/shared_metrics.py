@@ -14,9 +14,10 @@ the counts of its predecessor in the seat, and starts with gauges of its own.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, values
 from prometheus_client.core import Metric
@@ -55,17 +56,33 @@ def seat_name(seat: int) -> str:
     return f"w{seat + 1}"
 
 
-def make_shared(directory: Path) -> tuple[ProcessName, JobFamilies, ProcessFamilies]:
-    """Make metrics whose values are in files of the directory."""
+class SharedFamilies(NamedTuple):
+    """Metrics whose values are in files."""
+
+    name: ProcessName
+    jobs: JobFamilies
+    process: ProcessFamilies
+
+
+@contextmanager
+def shared_families(directory: Path) -> Generator[SharedFamilies]:
+    """Keep all values that are made while the block runs, here and in forked processes, in files of the directory.
+
+    prometheus-client makes the values of a metric with labels when the labels are first used: so the class of values
+    must stay replaced.
+    """
+    before, usual = os.environ.get(DIRECTORY), values.ValueClass
     os.environ[DIRECTORY] = str(directory)
     name = ProcessName(directory)
-    usual = values.ValueClass
     values.ValueClass = values.MultiProcessValue(name)  # type: ignore[no-untyped-call]
+    unread = CollectorRegistry(auto_describe=False)  # they are read from the files
     try:
-        unread = CollectorRegistry(auto_describe=False)  # they are read from the files
-        return name, JobFamilies(unread), ProcessFamilies(unread)
+        yield SharedFamilies(name, JobFamilies(unread), ProcessFamilies(unread))
     finally:
         values.ValueClass = usual
+        os.environ.pop(DIRECTORY)
+        if before is not None:
+            os.environ[DIRECTORY] = before
 
 
 class SharedCollector:

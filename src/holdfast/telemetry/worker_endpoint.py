@@ -31,7 +31,7 @@ from holdfast.telemetry.health import workers_live, workers_ready
 from holdfast.telemetry.http_endpoint import Answers, MetricsServer, listen, url_of
 from holdfast.telemetry.job_metrics import JobMetrics
 from holdfast.telemetry.seat_board import SeatBoard
-from holdfast.telemetry.shared_metrics import DIRECTORY, SharedCollector, make_shared
+from holdfast.telemetry.shared_metrics import DIRECTORY, SharedCollector, shared_families
 
 _logger = logging.getLogger("holdfast.worker")
 
@@ -110,25 +110,29 @@ def _of_many(app: App, listener: socket.socket, processes: int) -> Generator[str
         names = ", ".join(sorted(thread.name for thread in threading.enumerate()))
         message = f"cannot fork the metrics endpoint from a program that runs threads ({names}): start it before them"
         raise ConfigError(message)
-    url, before = url_of(listener), os.environ.get(DIRECTORY)
+    url, board = url_of(listener), SeatBoard(processes)
     with tempfile.TemporaryDirectory(prefix="holdfast-metrics-") as made:
-        directory = Path(before or made)
-        board = SeatBoard(processes)
-        name, jobs, process = make_shared(directory)
-        app.on("worker.start", name.take_seat)
-        board.observe(app.hooks)
-        JobMetrics(jobs).observe(app.hooks)
-        ProcessMetrics(app, process).observe(app.hooks)
-        child = _fork_server(listener, board, directory)
-        listener.close()  # in the workers, too: after the death of the server no connection must wait
-        try:
-            yield url
-        finally:
-            board.stop_reader()
-            with contextlib.suppress(ChildProcessError):  # the supervisor reaps every child
-                os.waitpid(child, 0)
-            if before is None:
-                del os.environ[DIRECTORY]
+        directory = Path(os.environ.get(DIRECTORY, made))
+        with shared_families(directory) as families:
+            app.on("worker.start", families.name.take_seat)
+            board.observe(app.hooks)
+            JobMetrics(families.jobs).observe(app.hooks)
+            ProcessMetrics(app, families.process).observe(app.hooks)
+            with _beside(listener, board, directory):
+                yield url
+
+
+@contextmanager
+def _beside(listener: socket.socket, board: SeatBoard, directory: Path) -> Generator[None]:
+    """Run the server in a separate process."""
+    child = _fork_server(listener, board, directory)
+    listener.close()  # in the workers, too: after the death of the server no connection must wait
+    try:
+        yield
+    finally:
+        board.stop_reader()
+        with contextlib.suppress(ChildProcessError):  # the supervisor reaps every child
+            os.waitpid(child, 0)
 
 
 def _fork_server(listener: socket.socket, board: SeatBoard, directory: Path) -> int:
