@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NoReturn
 
 from holdfast.errors import Unsupported
@@ -51,6 +51,7 @@ from holdfast.testing.reference import views
 from holdfast.testing.reference.explain import job_facts, waiting_tasks
 from holdfast.testing.reference.model import Reference
 from holdfast.testing.reference.schedules import ReferenceSchedules
+from holdfast.testing.reference.stored_records import ReferenceRecords
 from holdfast.testing.reference.streams import ReferenceStreams, StreamReference
 
 _NO_TRANSACTIONS = "the reference model is not a database; it has no place for an effect"
@@ -78,6 +79,7 @@ class ReferenceBackend:
         self.streams = ReferenceStreams(StreamReference(model.clock) if streams is None else streams)
         self.queues = ReferenceQueues(model)
         self.schedules = ReferenceSchedules(model)
+        self.records = ReferenceRecords(model)
         self.insight = ReferenceInsight(model)
         self.schema = ReferenceSchema()
         self.transactions = ReferenceTransactions()
@@ -138,8 +140,8 @@ class ReferenceJobs:
     ) -> dict[str, JobState | None]:
         return self._model.delete(job_ids, states, older_than)
 
-    async def retry(self, job_id: str) -> bool:
-        return self._model.retry(job_id)
+    async def retry(self, job_id: str, *, ended_by: datetime | None = None) -> bool:
+        return self._model.retry(job_id, ended_by)
 
     async def progress(self, lease: Lease, percent: float | None, note: str | None) -> Verdict:
         return self._model.progress(lease, percent, note)
