@@ -10,10 +10,10 @@ from holdfast.cli.exit_errors import Noun
 from holdfast.cli.json_output import json_option, queue_fields, show_json
 from holdfast.cli.limits import given_limit, limit_options
 from holdfast.cli.pausing import pause_each, resume_each
-from holdfast.cli.states import queue_state
 from holdfast.cli.table import Cell, Column, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.model.names import check_name
+from holdfast.reports.states import queue_state
 from holdfast.runtime.unknown_queue import unknown_task
 from holdfast.store.values import TaskView
 

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from holdfast.cli.doctor_finding import Finding, FindingLevel, fine, some
-from holdfast.cli.doctor_redis_checks import examine_redis
-from holdfast.cli.doctor_server_checks import examine_server
-from holdfast.cli.doctor_stream_checks import examine_streams
-from holdfast.cli.states import is_silent
-from holdfast.cli.target import require_store
-from holdfast.cli.times import span
 from holdfast.errors import HoldfastError, SchemaMismatch
 from holdfast.model.instants import MICROSECOND
+from holdfast.reports.doctor_redis import examine_redis
+from holdfast.reports.doctor_server import examine_server
+from holdfast.reports.doctor_streams import examine_streams
+from holdfast.reports.finding import Finding, FindingLevel, fine, some
+from holdfast.reports.states import is_silent
+from holdfast.reports.times import span
 from holdfast.store.schedules import ScheduleView
 from holdfast.store.values import LeaseView, QueueView, TaskView, WaitingTask, WorkerView
 from holdfast.store.verbs.explain import worker_fact
@@ -33,8 +32,7 @@ _LEASES = 1000
 async def examine(app: App) -> list[Finding]:
     """Run all checks; those that depend on a failed one are left out."""
     try:
-        await require_store(app)  # opening would install the tables
-        backend = await app.opened()
+        backend = await app.opened(install=False)
         facts = await backend.insight.facts()
         queues, leases = await app.queues.list(), await app.leases(_LEASES, expired_only=True)
         workers, waiting = await app.workers(), await backend.insight.waiting_tasks()
@@ -45,7 +43,7 @@ async def examine(app: App) -> list[Finding]:
     except SchemaMismatch as error:
         return [fine("store", app.backend.url), Finding("schema", FindingLevel.BAD, _message(error))]
     except HoldfastError as error:
-        return [Finding("store", FindingLevel.BAD, _message(error))]
+        return [unavailable(error)]
     live = [worker for worker in workers if not is_silent(worker)]
     capabilities = backend.capabilities
     return [
@@ -66,6 +64,11 @@ async def examine(app: App) -> list[Finding]:
         _silent(workers, live),
         *streams,
     ]
+
+
+def unavailable(error: HoldfastError) -> Finding:
+    """Return the finding of a store that cannot be opened."""
+    return Finding("store", FindingLevel.BAD, _message(error))
 
 
 def _message(error: HoldfastError) -> str:
