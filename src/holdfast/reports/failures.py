@@ -21,13 +21,23 @@ class FailureGroup(msgspec.Struct, frozen=True):
     jobs: int
     last_at: datetime
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """What its jobs have in common."""
+        return self.task, _NUMBER.sub("0", self.error)
+
+
+def error_key(job: JobView) -> tuple[str, str]:
+    """Return the task of a failed job, and its error without numbers and ids."""
+    return job.task, _NUMBER.sub("0", job.reason or "")
+
 
 def failure_groups(failed: Sequence[JobView]) -> list[FailureGroup]:
     """Group failed jobs by task and error, the largest group first."""
     groups: dict[tuple[str, str], FailureGroup] = {}
     for job in failed:
         error, ended = job.reason or "", job.finished_at or job.enqueued_at
-        key = job.task, _NUMBER.sub("0", error)
+        key = error_key(job)
         known = groups.get(key, FailureGroup(job.task, error, 0, ended))
         latest = error if ended >= known.last_at else known.error
         groups[key] = FailureGroup(job.task, latest, known.jobs + 1, max(known.last_at, ended))
