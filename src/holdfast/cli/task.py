@@ -70,7 +70,7 @@ def pause(target: StoreTarget, *, names: tuple[str, ...]) -> None:
     """Stop claims of the jobs of tasks, in every queue. Running jobs continue."""
 
     async def change(app: App) -> None:
-        known = {view.name for view in await app.tasks.list()}.union(app.tasks.names)
+        known = {view.name for view in await app.tasks.list(most=1)}.union(app.tasks.names)
         pause_one = app.backend.queues.pause_task  # `app.tasks` would warn by a log
         await pause_each(names, lambda name: pause_one(check_name("task", name)), known=known, unknown=unknown_task)
 

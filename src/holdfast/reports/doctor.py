@@ -29,12 +29,15 @@ _CLOCK_BAD = timedelta(seconds=60)
 _LEASES = 1000
 
 
-async def examine(app: App) -> list[Finding]:
-    """Run all checks; those that depend on a failed one are left out."""
+async def examine(app: App, *, most: int | None = None) -> list[Finding]:
+    """Run all checks; those that depend on a failed one are left out.
+
+    With `most`, counting stops at about so many jobs of each task and state, so that the checks stay cheap.
+    """
     try:
         backend = await app.opened(install=False)
         facts = await backend.insight.facts()
-        queues, leases = await app.queues.list(), await app.leases(_LEASES, expired_only=True)
+        queues, leases = await app.queues.list(most=most), await app.leases(_LEASES, expired_only=True)
         workers, waiting = await app.workers(), await backend.insight.waiting_tasks()
         streams = examine_streams((), ())
         if backend.capabilities.has_streams:
@@ -58,7 +61,7 @@ async def examine(app: App) -> list[Finding]:
         _tasks(waiting, live),
         _scheduled(queues, live),
         _paused("queue", queues),
-        _paused("task", await app.tasks.list()),
+        _paused("task", await app.tasks.list(most=1)),
         _schedules(schedules),
         _expired(leases),
         _silent(workers, live),
@@ -122,9 +125,8 @@ def _waiting(queues: Sequence[QueueView], live: Sequence[WorkerView]) -> Finding
     open_queues = [queue for queue in queues if not queue.paused and queue.oldest_ready is not None]
     if not open_queues:
         return fine("ready jobs", "none in open queues")
-    count = sum(queue.ready for queue in open_queues)
     oldest = max(open_queues, key=lambda queue: queue.oldest_ready or timedelta(0))
-    text = f"{count:,}; the oldest has waited {span(oldest.oldest_ready or timedelta(0))} in queue {oldest.name}"
+    text = f"{_number(open_queues, 'ready')}; the oldest has waited {span(oldest.oldest_ready or timedelta(0))} in queue {oldest.name}"
     served = [queue for queue in open_queues if any(_serves(worker, queue.name) for worker in live)]
     if len(served) < len(open_queues):
         names = ", ".join(queue.name for queue in open_queues if queue not in served)
@@ -155,16 +157,22 @@ def _tasks(waiting: Sequence[WaitingTask], live: Sequence[WorkerView]) -> Findin
 
 def _scheduled(queues: Sequence[QueueView], live: Sequence[WorkerView]) -> Finding:
     """Find scheduled jobs in queues without a worker: a worker has to move them to ready when they are due."""
-    count = sum(queue.scheduled for queue in queues)
+    count = _number(queues, "scheduled")
     unserved = [
         queue.name
         for queue in queues
         if queue.scheduled and not queue.paused and not any(_serves(worker, queue.name) for worker in live)
     ]
     if not unserved:
-        return fine("scheduled jobs", f"{count:,}" if count else "none")
+        return fine("scheduled jobs", "none" if count == "0" else count)
     remedy = f"No worker serves {', '.join(unserved)}: start one with `holdfast worker run`."
-    return Finding("scheduled jobs", FindingLevel.WARN, f"{count:,}", remedy)
+    return Finding("scheduled jobs", FindingLevel.WARN, count, remedy)
+
+
+def _number(queues: Sequence[QueueView], state: str) -> str:
+    """Return how many jobs are in a state; with a plus if counting stopped there."""
+    more = "+" if any(state in queue.at_least for queue in queues) else ""
+    return f"{sum(getattr(queue, state) for queue in queues):,}{more}"
 
 
 def _serves(worker: WorkerView, queue: str) -> bool:

@@ -46,7 +46,7 @@ def ago(instant: datetime | None) -> Markup | str:
     if instant is None:
         return NOTHING
     exact = f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(iso(instant), exact, relative(instant))  # noqa: S704 - format escapes
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(iso(instant), exact, relative(instant))
 
 
 def exact(instant: datetime | None) -> str:

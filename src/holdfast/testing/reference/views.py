@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +27,8 @@ from holdfast.store.values import (
 )
 from holdfast.testing.reference.model import Reference
 from holdfast.testing.reference.records import ReferenceJob, ReferenceLease
+
+Counted = TypeVar("Counted", QueueView, TaskView)
 
 
 def job_view(record: ReferenceJob) -> JobView:
@@ -163,8 +165,8 @@ def queues(model: Reference) -> list[QueueView]:
     return [_queue_view(model, name) for name in sorted(model.queues)]
 
 
-def counted_up_to(most: int, found: Sequence[QueueView]) -> list[QueueView]:
-    """Return queues whose counts stop at `most`: those of ready jobs each, the others over all queues."""
+def counted_up_to(most: int, found: Sequence[Counted]) -> list[Counted]:
+    """Return queues or tasks whose counts stop at `most`: those of ready jobs each, the others over all of them."""
     sampled = ("scheduled", "blocked", "failed")
     cut = [state for state in sampled if sum(getattr(view, state) for view in found) >= most]
     return [

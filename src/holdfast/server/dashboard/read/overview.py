@@ -15,8 +15,8 @@ from holdfast.reports.states import is_silent
 from holdfast.reports.times import now
 from holdfast.server.dashboard.charts import WINDOWS, BarChart, throughput
 from holdfast.server.dashboard.formats import at_least
-from holdfast.server.dashboard.read.queues import QueueRow, queue_rows
 from holdfast.server.dashboard.read.query import MOST_COUNTED
+from holdfast.server.dashboard.read.queues import QueueRow, queue_rows
 from holdfast.store.schedules import ScheduleView
 from holdfast.store.stream_values import ConsumerView
 from holdfast.store.values import Count, QueueView, WorkerView
