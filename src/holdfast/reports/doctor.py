@@ -126,7 +126,8 @@ def _waiting(queues: Sequence[QueueView], live: Sequence[WorkerView]) -> Finding
     if not open_queues:
         return fine("ready jobs", "none in open queues")
     oldest = max(open_queues, key=lambda queue: queue.oldest_ready or timedelta(0))
-    text = f"{_number(open_queues, 'ready')}; the oldest has waited {span(oldest.oldest_ready or timedelta(0))} in queue {oldest.name}"
+    longest = span(oldest.oldest_ready or timedelta(0))
+    text = f"{_number(open_queues, 'ready')}; the oldest has waited {longest} in queue {oldest.name}"
     served = [queue for queue in open_queues if any(_serves(worker, queue.name) for worker in live)]
     if len(served) < len(open_queues):
         names = ", ".join(queue.name for queue in open_queues if queue not in served)

@@ -1,4 +1,4 @@
-"""Numbers, durations and instants as the pages write them. Instants become `<time>` elements, which the browser ages."""
+"""Numbers, durations and instants as the pages write them; instants as `<time>`, which the browser ages."""
 
 from __future__ import annotations
 

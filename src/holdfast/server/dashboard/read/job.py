@@ -73,8 +73,12 @@ class JobScreen(msgspec.Struct, frozen=True):
 
 def seen_state(details: JobDetails) -> str:
     """Return what changes whenever the job does: its state, its attempt and the fence of its lease."""
-    fence = 0 if details.lease is None else details.lease.fence
-    return f"{details.job.state}.{details.job.attempt}.{fence}"
+    return seen_text(details.job.state, details.job.attempt, 0 if details.lease is None else details.lease.fence)
+
+
+def seen_text(state: JobState, attempt: int, fence: int) -> str:
+    """Return the state of a job as forms repeat it."""
+    return f"{state}.{attempt}.{fence}"
 
 
 async def read_job(app: App, job_id: str) -> JobScreen:

@@ -81,8 +81,8 @@ def _tabs(query: JobQuery, queues: list[QueueView]) -> tuple[StateTab, ...]:
 async def _matching(app: App, query: JobQuery) -> _Found:
     """Return jobs that match, and the cursor behind the last job that was compared.
 
-    Ready jobs are indexed by queue and task. In the other states a store would search on until it has found enough, over
-    millions of jobs if none matches: here the search ends after some chunks, and goes on from there when asked.
+    Ready jobs are indexed by queue and task. In the other states a store would search on until it has found enough,
+    over millions of jobs if none matches: here the search ends after some chunks, and goes on from there when asked.
     """
     if query.state in {JobState.READY, JobState.RUNNING} or (query.queue is None and query.task is None):
         page = await app.jobs.list(query.state, queue=query.queue, task=query.task, cursor=query.cursor, limit=SHOWN)

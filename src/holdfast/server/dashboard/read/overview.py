@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -118,16 +119,16 @@ async def read_overview(app: App, window: str) -> OverviewScreen:
     )
 
 
-def _totals(queues: list[QueueView] | tuple[QueueView, ...]) -> tuple[StateTotal, ...]:
+def _totals(queues: Sequence[QueueView]) -> tuple[StateTotal, ...]:
     counted = {name for view in queues for name in view.at_least}
     sums = {state: sum(getattr(view, state) for view in queues) for state in _STATES}
     return tuple(StateTotal(state, at_least(value, state, counted), value == 0) for state, value in sums.items())
 
 
-def _mean_run(counts: list[Count] | tuple[Count, ...]) -> timedelta | None:
+def _mean_run(counts: Sequence[Count]) -> timedelta | None:
     attempts = sum(count.completed + count.retried + count.failed + count.rescued for count in counts)
     return sum((count.run_time for count in counts), timedelta(0)) / attempts if attempts else None
 
 
-def _slots(live: list[WorkerView]) -> int:
+def _slots(live: Sequence[WorkerView]) -> int:
     return sum(worker.heartbeat.concurrency for worker in live)

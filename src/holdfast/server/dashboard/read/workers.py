@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from holdfast.model.job import JobState
 from holdfast.reports.job_text import progress_of
 from holdfast.reports.states import worker_state
+from holdfast.server.dashboard.read.job import seen_text
 from holdfast.store.values import LeaseView, WorkerView
 
 if TYPE_CHECKING:
@@ -58,6 +60,11 @@ class LeaseRow(msgspec.Struct, frozen=True):
 
     view: LeaseView
     progress: str | None
+
+    @property
+    def seen(self) -> str:
+        """What a form must repeat, as on the page of the job."""
+        return seen_text(JobState.RUNNING, self.view.attempt, self.view.fence)
 
     @property
     def is_expired(self) -> bool:
