@@ -56,7 +56,13 @@ def exact(instant: datetime | None) -> str:
 
 def short(job: Any) -> str:
     """Return the short id of a job, of any of the values that have one."""
-    return short_id(job.seq, getattr(job, "job_id", None) or job.id)
+    return short_id(job.seq, job_id(job))
+
+
+def job_id(job: Any) -> str:
+    """Return the id of a job, of any of the values that have one."""
+    found: str = getattr(job, "job_id", None) or job.id
+    return found
 
 
 def pretty(data: object) -> str:
@@ -75,6 +81,7 @@ FILTERS: Final = {
     "ago": ago,
     "exact": exact,
     "short": short,
+    "job_id": job_id,
     "pretty": pretty,
     "tail": tail,
     "line": line,
