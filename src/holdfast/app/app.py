@@ -22,6 +22,7 @@ from holdfast.app.observing import Observing
 from holdfast.app.open import open_for_app
 from holdfast.app.retry_unknown import repeat_unknown
 from holdfast.app.schedules import Schedules, SyncSchedules
+from holdfast.app.server_parts import ServerParts, SyncServerParts
 from holdfast.app.sync import Blocking, Portal, Sync
 from holdfast.app.task_admin import SyncTasks, TasksOfApp
 from holdfast.app.tasks import TaskDecorator, TaskHandle
@@ -58,7 +59,7 @@ _LEASE = timedelta(seconds=30)
 _RESCUE_LIMIT = 1000
 
 
-class App(Observing, AnswersOtherCalls):
+class App(Observing, ServerParts, AnswersOtherCalls):
     """Tasks, consumers and a store. Create one per program, at the top of a module.
 
     `url` names the store; the default is `$HOLDFAST_URL`, then `sqlite:///holdfast.db` in the current directory.
@@ -330,7 +331,7 @@ class App(Observing, AnswersOtherCalls):
         return await (await self.opened(install=False)).insight.workers()
 
 
-class SyncApp(Sync[App]):
+class SyncApp(SyncServerParts, Sync[App]):
     """`app.sync`; `with app.sync:` opens the store and closes it."""
 
     jobs: SyncJobs
@@ -384,10 +385,8 @@ class SyncApp(Sync[App]):
 
     def worker(self, **_: object) -> NoReturn:
         """Raise `ConfigError`: a worker needs its own event loop."""
-        raise ConfigError(
-            "a worker runs in async code: run it as a program with app.run_worker(…), or a queue until "
-            "nothing is ready with app.sync.drain(queue)"
-        )
+        remedy = "run it with app.run_worker(…), or a queue until nothing is ready with app.sync.drain(queue)"
+        raise ConfigError(f"a worker runs in async code: {remedy}")
 
     working = worker
 

@@ -16,6 +16,7 @@ from holdfast.store.capabilities import Capabilities
 from holdfast.store.job_lists import SeenJob
 from holdfast.store.job_rows import Key
 from holdfast.store.jobs import Extender, JobStore
+from holdfast.store.records import RecordStore
 from holdfast.store.schedules import ScheduleStore
 from holdfast.store.streams import Streams
 from holdfast.store.values import (
@@ -332,6 +333,11 @@ class Backend(Protocol):
     @property
     def schedules(self) -> ScheduleStore:
         """Schedules and their firing."""
+        ...
+
+    @property
+    def records(self) -> RecordStore:
+        """Small texts that are replaced by compare-and-set."""
         ...
 
     @property

@@ -22,6 +22,7 @@ from holdfast.store.foreign_events import ForeignEvents
 from holdfast.store.handler_transaction import is_inside
 from holdfast.store.job_rows import JobRows
 from holdfast.store.jobs import JobStore
+from holdfast.store.records import RecordStore
 from holdfast.store.schedules import ScheduleStore
 from holdfast.store.steps import Runner, Steps
 from holdfast.store.streams import Streams
@@ -60,6 +61,7 @@ class StoreParts(ABC):
     streams: Streams
     queues: QueueStore
     schedules: ScheduleStore
+    records: RecordStore
     insight: Insight
     schema: Schema
     notifier: Notifier
@@ -104,6 +106,10 @@ class BackendOverParts(Generic[Parts]):
     @property
     def schedules(self) -> ScheduleStore:  # noqa: D102
         return self._parts.here.schedules
+
+    @property
+    def records(self) -> RecordStore:  # noqa: D102
+        return self._parts.here.records
 
     @property
     def insight(self) -> Insight:  # noqa: D102

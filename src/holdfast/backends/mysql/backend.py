@@ -30,6 +30,7 @@ from holdfast.backends.mysql.using.callers import MysqlCallers
 from holdfast.backends.sql.category_cache import Categories
 from holdfast.backends.sql.fenced_verbs import fenced_verbs
 from holdfast.backends.sql.lane_cache import Lanes
+from holdfast.backends.sql.record_rows import SqlRecordRows
 from holdfast.backends.sql.schedule_rows import SqlScheduleRows
 from holdfast.backends.sql.streams.foreign import SqlForeignEvents
 from holdfast.model.steady_clock import Steady
@@ -37,6 +38,7 @@ from holdfast.store.backend_over_parts import BackendOverParts, StoreParts, Stre
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.claim_floor import Floors
 from holdfast.store.jobs_over_rows import QueuesOverRows
+from holdfast.store.record_rows import RecordsOverRows
 from holdfast.store.schedules_over_rows import SchedulesOverRows
 from holdfast.store.steps import Place, Runner
 
@@ -61,6 +63,7 @@ class MysqlParts(StoreParts):
         self.jobs = self.jobs_over(self.runner, self._notifier.notify_ends)
         self.queues = QueuesOverRows(self.runner, self.rows)
         notify = partial(self.runner.after_commit, self.notifier.notify)
+        self.records = RecordsOverRows(self.runner, SqlRecordRows())
         self.schedules = SchedulesOverRows(self.runner, SqlScheduleRows(), self.jobs.inserter, notify)
         self.insight = MysqlInsight(self.runner, self.rows, facts)
         self.schema = MysqlSchema(self.runner, location)

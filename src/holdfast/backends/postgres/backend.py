@@ -33,6 +33,7 @@ from holdfast.backends.postgres.verbs.fetch import fetch
 from holdfast.backends.sql.category_cache import Categories
 from holdfast.backends.sql.fenced_verbs import fenced_verbs
 from holdfast.backends.sql.lane_cache import Lanes
+from holdfast.backends.sql.record_rows import SqlRecordRows
 from holdfast.backends.sql.schedule_rows import SqlScheduleRows
 from holdfast.backends.sql.streams.consumer_store import SqlConsumers
 from holdfast.backends.sql.streams.foreign import SqlForeignEvents
@@ -41,6 +42,7 @@ from holdfast.store.backend_over_parts import BackendOverParts, StoreParts, Stre
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.claim_floor import Floors
 from holdfast.store.jobs_over_rows import InsightOverRows, QueuesOverRows
+from holdfast.store.record_rows import RecordsOverRows
 from holdfast.store.schedules_over_rows import SchedulesOverRows
 from holdfast.store.steps import Place, Runner
 
@@ -67,6 +69,7 @@ class PostgresParts(StoreParts):
         self._lanes = Lanes(self.runner, add_lanes)
         self.jobs = self.jobs_over(self.runner, self._notifier.notify_ends)
         self.queues = QueuesOverRows(self.runner, self.rows)
+        self.records = RecordsOverRows(self.runner, SqlRecordRows())
         self.schedules = SchedulesOverRows(
             self.runner,
             SqlScheduleRows(),

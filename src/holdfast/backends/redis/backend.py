@@ -20,6 +20,7 @@ from holdfast.backends.redis.job_rows import RedisJobRows
 from holdfast.backends.redis.jobs import CHANGES_INSIDE, NO_CHANGES_INSIDE, RedisJobs
 from holdfast.backends.redis.location import RedisLocation
 from holdfast.backends.redis.notifier import RedisNotifier
+from holdfast.backends.redis.record_rows import RedisRecordRows
 from holdfast.backends.redis.runner import RedisRunner
 from holdfast.backends.redis.schedule_rows import RedisScheduleRows
 from holdfast.backends.redis.schema import RedisSchema
@@ -32,6 +33,7 @@ from holdfast.model.steady_clock import Steady
 from holdfast.store.backend_over_parts import BackendOverParts, StoreParts
 from holdfast.store.capabilities import STREAMS, Capabilities
 from holdfast.store.jobs_over_rows import InsightOverRows, QueuesOverRows
+from holdfast.store.record_rows import RecordsOverRows
 from holdfast.store.schedules_over_rows import SchedulesOverRows
 from holdfast.store.steps import Runner, Steps
 from holdfast.store.streams import Streams
@@ -81,6 +83,7 @@ class RedisParts(StoreParts):
         )
         self.jobs = RedisJobs(self.runner, rows, notifier.notify_ends)
         self.queues = QueuesOverRows(self.runner, rows)
+        self.records = RecordsOverRows(self.runner, RedisRecordRows())
         self.schedules = SchedulesOverRows(self.runner, RedisScheduleRows(), self.jobs.inserter, notifier.notify)
         self.insight = RedisInsight(self.runner, rows, self.wire, location)
         self.schema = self.described = RedisSchema(self.wire, location)

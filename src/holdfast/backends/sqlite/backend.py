@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import partial
 
 from holdfast.backends.sql.fenced_verbs import fenced_verbs
+from holdfast.backends.sql.record_rows import SqlRecordRows
 from holdfast.backends.sql.schedule_rows import SqlScheduleRows
 from holdfast.backends.sql.streams.allocation_store import SqlAllocations
 from holdfast.backends.sql.streams.consumer_store import SqlConsumers
@@ -43,6 +44,7 @@ from holdfast.store.backend_over_parts import BackendOverParts, StoreParts, Stre
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.database_file import prepare_file
 from holdfast.store.jobs_over_rows import InsightOverRows, QueuesOverRows
+from holdfast.store.record_rows import RecordsOverRows
 from holdfast.store.schedules_over_rows import SchedulesOverRows
 from holdfast.store.steps import Runner
 
@@ -93,6 +95,7 @@ class SqliteParts(StoreParts):
         self._closing = (notifier, self.transactions, reporter, leader, self.reader, self.writer)
         self.jobs = SqliteJobs(self.runner, self.rows, notifier.notify_ends)
         self.queues = QueuesOverRows(self.runner, self.rows)
+        self.records = RecordsOverRows(self.runner, SqlRecordRows())
         self.schedules = SchedulesOverRows(self.runner, SqlScheduleRows(), self.jobs.inserter, notify)
         self.insight = InsightOverRows(self.runner, self.rows, facts(location))
         self.schema = SqliteSchema(self.runner, location)

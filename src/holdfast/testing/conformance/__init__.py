@@ -32,6 +32,7 @@ THEMES = (
     "losses",
     "queues",
     "schedules",
+    "stored_records",
     "notify",
     "concurrency",
     "time",

@@ -51,6 +51,7 @@ from holdfast.testing.reference import views
 from holdfast.testing.reference.explain import job_facts, waiting_tasks
 from holdfast.testing.reference.model import Reference
 from holdfast.testing.reference.schedules import ReferenceSchedules
+from holdfast.testing.reference.stored_records import ReferenceRecords
 from holdfast.testing.reference.streams import ReferenceStreams, StreamReference
 
 _NO_TRANSACTIONS = "the reference model is not a database; it has no place for an effect"
@@ -78,6 +79,7 @@ class ReferenceBackend:
         self.streams = ReferenceStreams(StreamReference(model.clock) if streams is None else streams)
         self.queues = ReferenceQueues(model)
         self.schedules = ReferenceSchedules(model)
+        self.records = ReferenceRecords(model)
         self.insight = ReferenceInsight(model)
         self.schema = ReferenceSchema()
         self.transactions = ReferenceTransactions()

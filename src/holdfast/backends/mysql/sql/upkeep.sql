@@ -142,6 +142,12 @@ insert into holdfast_schedule
 select :name, :definition, :task, :owner, :declared_at, :paused, :next_at, :last_at, :decided_at from holdfast_meta
 where not exists (select 1 from holdfast_schedule where name = :name);
 
+-- name: add_record
+-- As `add_schedule`.
+insert into holdfast_record (kind, name, version, content, touched_at)
+select :kind, :name, 1, :content, {now} from holdfast_meta
+where not exists (select 1 from holdfast_record where kind = :kind and name = :name);
+
 -- name: has_meta_table
 select exists (
     select 1 from information_schema.tables where table_schema = database() and table_name = 'holdfast_meta'

@@ -230,6 +230,15 @@ create table if not exists holdfast_schedule (
     decided_at bigint not null
 ) {table};
 
+create table if not exists holdfast_record (
+    kind varchar(32) not null,
+    name varchar(128) not null,
+    version bigint not null,
+    content mediumtext not null,
+    touched_at bigint not null,
+    primary key (kind, name)
+) {table};
+
 create table if not exists holdfast_parent_link (
     child_seq bigint not null,
     place int not null,
