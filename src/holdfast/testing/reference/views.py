@@ -28,7 +28,8 @@ from holdfast.store.values import (
 from holdfast.testing.reference.model import Reference
 from holdfast.testing.reference.records import ReferenceJob, ReferenceLease
 
-Counted = TypeVar("Counted", QueueView, TaskView)
+Counted = TypeVar("Counted", bound=QueueView | TaskView)
+_SAMPLED = ("scheduled", "blocked", "failed")
 
 
 def job_view(record: ReferenceJob) -> JobView:
@@ -167,12 +168,11 @@ def queues(model: Reference) -> list[QueueView]:
 
 def counted_up_to(most: int, found: Sequence[Counted]) -> list[Counted]:
     """Return queues or tasks whose counts stop at `most`: those of ready jobs each, the others over all of them."""
-    sampled = ("scheduled", "blocked", "failed")
-    cut = [state for state in sampled if sum(getattr(view, state) for view in found) >= most]
+    cut = [state for state in _SAMPLED if sum(getattr(view, state) for view in found) >= most]
     return [
         msgspec.structs.replace(
             view,
-            **{state: min(getattr(view, state), most) for state in ("ready", *sampled)},
+            **{state: min(getattr(view, state), most) for state in ("ready", *_SAMPLED)},
             at_least=("ready", *cut) if view.ready >= most else tuple(cut),
         )
         for view in found
