@@ -48,9 +48,10 @@ def _check_state(state: object, allowed: Iterable[JobState]) -> JobState:
     return JobState(cast("str", state))
 
 
-def _selection(
+def check_selection(
     state: object, allowed: Sequence[JobState], queue: str | None, task: str | None, *, older_than: timedelta = NO_AGE
 ) -> JobSelection:
+    """Return a valid selection of jobs in one of the allowed states, or raise `ConfigError`."""
     return JobSelection(
         _check_state(state, allowed),
         None if queue is None else check_name("queue", queue),
@@ -141,7 +142,7 @@ class Jobs:
 
         The jobs are selected first, then cancelled in batches. `limit` bounds their number; a repeat does the rest.
         """
-        selection = _selection(state, (*WAITING, JobState.RUNNING), queue, task)
+        selection = check_selection(state, (*WAITING, JobState.RUNNING), queue, task)
         text = check_reason(reason)
         counts: Counter[Cancellation] = Counter()
         for ids in (await selection.ids(self._app, None if limit is None else check_limit(limit))).batches():
@@ -176,7 +177,7 @@ class Jobs:
 
         The jobs are selected first, then deleted in batches. `limit` bounds their number; a repeat does the rest.
         """
-        selection = _selection(state, FINISHED, queue, task, older_than=to_span(older_than, "older_than"))
+        selection = check_selection(state, FINISHED, queue, task, older_than=to_span(older_than, "older_than"))
         deleted = 0
         for ids in (await selection.ids(self._app, None if limit is None else check_limit(limit))).batches():
             deleted += await delete_batch(self._app, ids, selection)

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 import msgspec
 
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, JobNotFound, UniqueConflict
 from holdfast.model.instants import span_micros, to_micros
 from holdfast.model.job import FINAL_STATES, JobState
 from holdfast.runtime.text import clean
+from holdfast.store.jobs import JobStore
 from holdfast.store.values import Cancellation
 
 if TYPE_CHECKING:
@@ -38,6 +40,14 @@ def check_reason(reason: object) -> str:
         given = f"the reason to cancel a job is of type {type(reason).__name__}"
         raise ConfigError(f"{given}: pass a text that says why, or leave it out")
     return clean(reason or "cancelled by an operator", _REASON_LIMIT)
+
+
+class Retrial(StrEnum):
+    """The answer to a retry of one job of many."""
+
+    RETRIED = "retried"
+    TOO_LATE = "too_late"  # it is no longer in the state in which it was selected
+    CONFLICT = "conflict"  # another job holds its unique key
 
 
 class JobSelection(msgspec.Struct, frozen=True):
@@ -95,6 +105,22 @@ class SelectedIds:
                 ids = []
         if ids:
             yield ids
+
+
+async def retry_batch(app: App, ids: Sequence[str], ended_by: datetime | None = None) -> Counter[Retrial]:
+    """Retry these jobs, each in its own transaction; return how many were answered in each way."""
+    jobs = (await app.opened(install=False)).jobs
+    return Counter([await _retry(jobs, job_id, ended_by) for job_id in ids])
+
+
+async def _retry(jobs: JobStore, job_id: str, ended_by: datetime | None) -> Retrial:
+    try:
+        is_retried = await jobs.retry(job_id, ended_by=ended_by)
+    except JobNotFound:  # pruned or deleted since it was selected
+        return Retrial.TOO_LATE
+    except UniqueConflict:
+        return Retrial.CONFLICT
+    return Retrial.RETRIED if is_retried else Retrial.TOO_LATE
 
 
 async def cancel_batch(app: App, ids: Sequence[str], reason: str) -> Counter[Cancellation]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from holdfast.model.allocation import NodeKey, Timing
@@ -152,8 +152,11 @@ class JobStore(Protocol):
         """
         ...
 
-    async def retry(self, job_id: str) -> bool:
+    async def retry(self, job_id: str, *, ended_by: datetime | None = None) -> bool:
         """Make a failed or cancelled job ready with a fresh budget; False if it is in another state.
+
+        With `ended_by`, an instant that the store's clock has shown, also False if the job has ended later: a job that
+        was retried since then and failed again is not retried twice.
 
         `attempt` keeps counting; the attempts so far are excused. A job with an `order_key` goes to the end of its key:
         it is blocked while others are before it. Raises `JobNotFound`.

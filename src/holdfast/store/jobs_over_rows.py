@@ -10,10 +10,11 @@ import contextlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
+from holdfast.model.instants import to_micros
 from holdfast.model.job import JobState, Lease, NewJob
 from holdfast.model.job_facts import JobFacts
 from holdfast.model.limits import Limit, LimitKey, LimitUse
@@ -172,8 +173,9 @@ class JobsOverRows(ABC):
     ) -> dict[str, JobState | None]:
         return await self._runner.write(lambda: job_admin.delete(self._rows, job_ids, states, older_than))
 
-    async def retry(self, job_id: str) -> bool:  # noqa: D102
-        return await self._change(lambda: job_admin.retry(self._rows, job_id))
+    async def retry(self, job_id: str, *, ended_by: datetime | None = None) -> bool:  # noqa: D102
+        latest = None if ended_by is None else to_micros(ended_by)
+        return await self._change(lambda: job_admin.retry(self._rows, job_id, latest))
 
     async def progress(self, lease: Lease, percent: float | None, note: str | None) -> Verdict:  # noqa: D102
         return await self._runner.once(lambda: maintenance.progress(self._rows, lease, percent, note))

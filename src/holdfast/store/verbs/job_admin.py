@@ -96,7 +96,7 @@ def delete(
     raise StoreUnavailable("jobs changed repeatedly while they were deleted: try again")
 
 
-def retry(rows: JobRows, job_id: str) -> Steps[bool]:
+def retry(rows: JobRows, job_id: str, ended_by: int | None = None) -> Steps[bool]:
     """Make a failed or cancelled job due now, with a fresh budget; at the end of its order key, if it has one.
 
     It takes its unique key back; raises `UniqueConflict` if another job holds that.
@@ -109,6 +109,8 @@ def retry(rows: JobRows, job_id: str) -> Steps[bool]:
             raise not_found(job_id)
         row = found.rows[0]
         if row.state not in {JobState.FAILED, JobState.CANCELLED}:
+            return False
+        if ended_by is not None and (row.finished_at or 0) > ended_by:
             return False
         # Read after the row was locked: the enqueue of a child locks its parents first.
         (family,) = yield from rows.page(FamilyOf, "family_of", seq=row.seq)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NoReturn
 
 from holdfast.errors import Unsupported
@@ -140,8 +140,8 @@ class ReferenceJobs:
     ) -> dict[str, JobState | None]:
         return self._model.delete(job_ids, states, older_than)
 
-    async def retry(self, job_id: str) -> bool:
-        return self._model.retry(job_id)
+    async def retry(self, job_id: str, *, ended_by: datetime | None = None) -> bool:
+        return self._model.retry(job_id, ended_by)
 
     async def progress(self, lease: Lease, percent: float | None, note: str | None) -> Verdict:
         return self._model.progress(lease, percent, note)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
 from holdfast.errors import JobNotFound
 from holdfast.model.budget import BudgetDecision as Decision
 from holdfast.model.budget import after_loss, after_retry, after_return, was_alone
-from holdfast.model.instants import MICROSECOND, span_micros, to_datetime
+from holdfast.model.instants import MICROSECOND, span_micros, to_datetime, to_micros
 from holdfast.model.job import JobState
 from holdfast.model.outcome import Failure
 from holdfast.store.values import (
@@ -139,10 +139,12 @@ class ReferenceMaintenance(ReferenceKeyLimits, ReferenceUniqueKeys, ReferenceChi
                 answers[job_id] = record.state
         return answers
 
-    def retry(self, job_id: str) -> bool:
-        """Make a failed or cancelled job ready with a fresh budget; False if it is in another state."""
+    def retry(self, job_id: str, ended_by: datetime | None = None) -> bool:
+        """Make a failed or cancelled job ready with a fresh budget; False if it is in another state, or ended later."""
         record = self.require(job_id)
         if record.state not in {JobState.FAILED, JobState.CANCELLED}:
+            return False
+        if ended_by is not None and (record.finished_us or 0) > to_micros(ended_by):
             return False
         self.take_key_back(record)
         record.counters = after_retry(record.counters)
