@@ -10,6 +10,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from holdfast.server.claims import Claims
+from holdfast.server.extending import Extending
 from holdfast.server.tokens import TokenStore, tokens_of
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ class ServerState:
         self.tokens: TokenStore = tokens_of(app)
         self.problem_page: ProblemPage | None = None
         """How a problem is shown to a browser outside of the API; the dashboard sets it."""
+        self.claims = Claims(self)
+        self.extending = Extending(self)
         self._opening = asyncio.Lock()
         self._opened_here = False
 
@@ -67,7 +71,9 @@ class ServerState:
         return self.app.backend
 
     async def close(self) -> None:
-        """Close the store, unless it was open before the server used it."""
+        """End the upkeep; close the store, unless it was open before the server used it."""
+        await self.claims.close()
+        await self.extending.close()
         if self._opened_here:
             self._opened_here = False
             await self.app.close()

@@ -1,24 +1,42 @@
-"""The routes of the API."""
+"""The operations of the API, their routes, and the document that describes them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from typing import Final
 
+import msgspec
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from holdfast.server.access import Role, require
+from holdfast.server.access import caller_of
+from holdfast.server.api import enqueue, events, jobs, leases, queues
+from holdfast.server.api.openapi import openapi
+from holdfast.server.api.operation import Operation
 
-_may_read = require(Role.READ)
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    *enqueue.OPERATIONS,
+    *jobs.OPERATIONS,
+    *leases.OPERATIONS,
+    *queues.OPERATIONS,
+    *events.OPERATIONS,
+)
 
 
 def api_routes() -> Sequence[BaseRoute]:
     """Return the routes of the API."""
-    return [Route("/v1", version, methods=["GET"])]
+    return [Route("/v1/openapi.json", show_document), *(operation.route() for operation in OPERATIONS)]
 
 
-async def version(request: Request) -> Response:
-    """Return the version of the API."""
-    await _may_read(request)
-    return JSONResponse({"version": "v1"})
+@cache
+def document() -> bytes:
+    """Return the OpenAPI document of the API, as it is committed."""
+    return msgspec.json.format(msgspec.json.encode(openapi(OPERATIONS)), indent=1) + b"\n"
+
+
+async def show_document(request: Request) -> Response:
+    """Return the document to anyone who may do anything."""
+    await caller_of(request)
+    return Response(document(), media_type="application/json")

@@ -1,0 +1,155 @@
+"""Enqueue jobs: by the name of a task, whether the app of the server knows it or only workers do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, cast
+from uuid import UUID, uuid5
+
+import msgspec
+
+from holdfast.errors import HoldfastError, OutcomeUnknown, TaskNotFound
+from holdfast.jobs.enqueue import job_template, new_job, unknown_enqueue
+from holdfast.jobs.task import Task, make_task
+from holdfast.model.ids import new_id
+from holdfast.model.job import NewJob
+from holdfast.server.api.fields import NoFields
+from holdfast.server.api.job_schemas import BatchRequest, EnqueuedBatch, EnqueuedJob, NewJobRequest
+from holdfast.server.api.operation import Answer, ApiCall, Need, Operation
+from holdfast.server.problems import Problem, problem_of
+from holdfast.store.values import Enqueued
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
+    from holdfast.jobs.enqueue import JobOptions
+
+_KEYS: Final = UUID("6f1d8d0a-6c0e-5c0b-9f0e-2a7f3f6a1b52")  # the namespace of ids that are made of idempotency keys
+_LONGEST_KEY: Final = 255
+_TRACE: Final = ("traceparent", "tracestate")
+
+
+def _any_call(*args: Any, **kwargs: Any) -> None:
+    """Stand for the handler of a task that only workers know: its arguments cannot be checked here."""
+
+
+@lru_cache(1024)
+def _unknown_task(name: str) -> Task:
+    return make_task(_any_call, name=name)
+
+
+def _task(app: App, name: str) -> Task:
+    try:
+        return app.tasks.get(name)
+    except TaskNotFound:
+        return _unknown_task(name)
+
+
+def _new_job(call: ApiCall[Any, Any], wanted: NewJobRequest, own_id: str | None) -> NewJob:
+    """Return the job, checked; raises `HoldfastError`."""
+    task = _task(call.app, wanted.task)
+    args, kwargs = task.signature.decode(msgspec.json.encode((wanted.args, wanted.kwargs)).decode())
+    given = call.request.headers
+    trace = {name: given[name] for name in _TRACE if name in given}
+    options = {
+        "queue": wanted.queue,
+        "delay": wanted.delay_seconds,
+        "run_at": wanted.run_at,
+        "priority": wanted.priority,
+        "max_attempts": wanted.max_attempts,
+        "timeout": wanted.timeout_seconds,
+        "headers": {**trace, **(wanted.headers or {})} or None,
+        "order_key": wanted.order_key,
+        "limit_key": wanted.limit_key,
+        "unique_key": wanted.unique_key,
+        "unique": wanted.unique,
+        "unique_for": wanted.unique_for,
+        "on_conflict": wanted.on_conflict,
+        "after": wanted.after,
+        "run_anyway": wanted.run_anyway,
+        "job_id": wanted.id or own_id or new_id(),
+    }
+    return new_job(job_template(task, **cast("JobOptions", options)), args, kwargs)
+
+
+async def _enqueue(app: App, jobs: Sequence[NewJob]) -> Sequence[Enqueued]:
+    try:
+        return await app.enqueue_new(jobs)
+    except OutcomeUnknown as error:
+        raise unknown_enqueue(error, jobs) from error
+
+
+def _answer(job: NewJob, answer: Enqueued) -> EnqueuedJob:
+    return EnqueuedJob(answer if isinstance(answer, str) else job.id, created=answer is True)
+
+
+def _idempotency_key(call: ApiCall[Any, Any]) -> str | None:
+    key = call.request.headers.get("idempotency-key")
+    if key is not None and not 0 < len(key) <= _LONGEST_KEY:
+        raise Problem(400, "invalid-idempotency-key", f"an Idempotency-Key has 1 to {_LONGEST_KEY} characters")
+    return key
+
+
+async def enqueue_job(call: ApiCall[NoFields, NewJobRequest]) -> Answer:
+    """Enqueue a job.
+
+    It is safe to repeat with the same `id`, or the same `Idempotency-Key` header, which becomes the id: the answer is
+    then 200 with the job that exists, or 422 if that job is another call. Idempotency keys are shared by all clients.
+    """
+    key = _idempotency_key(call)
+    job = _new_job(call, call.body, None if key is None else str(uuid5(_KEYS, key)))
+    (answer,) = await _enqueue(call.app, [job])
+    if answer is False:
+        await _check_same(call.app, job)
+    known = _answer(job, answer)
+    place = f"{call.request.scope.get('root_path', '')}/v1/jobs/{known.id}"
+    return Answer(known, 201 if known.created else 200, {"location": place})
+
+
+async def _check_same(app: App, job: NewJob) -> None:
+    """Raise `Problem` 422 if the job that has this id is another call."""
+    known = await app.jobs.show(job.id)
+    if (known.job.task, known.job.queue, known.payload) != (job.task, job.queue, job.payload):
+        detail = f"job {job.id} exists and is another call: its task, queue or arguments differ; choose another id"
+        raise Problem(422, "id-reused", detail, members={"job_id": job.id})
+
+
+async def enqueue_batch(call: ApiCall[NoFields, BatchRequest]) -> Answer:
+    """Enqueue jobs, all or none.
+
+    With an `Idempotency-Key` header, jobs without `id` get one made of the key and their place in the list.
+    """
+    key = _idempotency_key(call)
+    jobs: list[NewJob] = []
+    for index, wanted in enumerate(call.body.jobs):
+        try:
+            jobs.append(_new_job(call, wanted, None if key is None else str(uuid5(_KEYS, f"{key}\n{index}"))))
+        except HoldfastError as error:
+            problem = problem_of(error)
+            detail = f"jobs[{index}]: {problem.detail}. Nothing was enqueued"
+            raise Problem(problem.status, problem.name, detail, members=problem.members) from error
+    answers = await _enqueue(call.app, jobs)
+    found = [_answer(job, answer) for job, answer in zip(jobs, answers, strict=True)]
+    return Answer(EnqueuedBatch(found), 201 if any(job.created for job in found) else 200)
+
+
+OPERATIONS: Final = (
+    Operation(
+        "POST",
+        "/v1/jobs",
+        enqueue_job,
+        Need.ENQUEUE,
+        {201: EnqueuedJob, 200: EnqueuedJob},
+        body=NewJobRequest,
+        problems=(409,),
+    ),
+    Operation(
+        "POST",
+        "/v1/jobs/batch",
+        enqueue_batch,
+        Need.ENQUEUE,
+        {201: EnqueuedBatch, 200: EnqueuedBatch},
+        body=BatchRequest,
+        problems=(409,),
+    ),
+)

@@ -1,0 +1,52 @@
+"""The types of fields that requests have in common: what they allow is in the OpenAPI document, and is checked."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.model.names import MAX_NAME
+
+_NAME: Final = r"^[A-Za-z_][A-Za-z0-9_.:\-]*$"
+_ID: Final = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
+_PRINTED: Final = r"^[^\u0000]*$"
+
+Name = Annotated[str, Meta(pattern=_NAME, max_length=MAX_NAME, description="A name of letters, digits and _ . : -")]
+Id = Annotated[str, Meta(pattern=_ID, description="A UUID, in the usual form.")]
+Key = Annotated[str, Meta(min_length=1, max_length=MAX_NAME, pattern=_PRINTED)]
+Text = Annotated[str, Meta(max_length=16_384, pattern=_PRINTED)]
+Stream = Annotated[str, Meta(min_length=1, max_length=MAX_NAME, pattern=r"^[^\u0000-\u001f\u007f]+$")]
+Fence = Annotated[str, Meta(pattern=r"^[0-9]{1,19}$", description="Ever larger; as text, for it may exceed 2^53.")]
+Duration = Annotated[float, Meta(ge=0, le=100 * 365 * 86_400, description="Seconds.")]
+LeaseLength = Annotated[float, Meta(ge=2, le=43_200, description="Seconds from the moment of the request.")]
+Wait = Annotated[float, Meta(ge=0, le=30, description="Seconds to wait for an answer, at most 30.")]
+Limit = Annotated[int, Meta(ge=1, le=500)]
+Cursor = Annotated[str, Meta(max_length=4096, pattern=_PRINTED, description="From the page before.")]
+Headers = dict[Name, Text]
+Json = msgspec.Raw
+"""Any JSON, passed on as it is."""
+NULL: Final = msgspec.Raw(b"null")
+
+PATH_FIELDS: Final[dict[str, Any]] = {
+    "job_id": Id,
+    "queue": Name,
+    "task": Name,
+    "schedule": Name,
+    "consumer": Name,
+    "category": Name,
+    "stream": Stream,
+}
+"""The type of each parameter in a path."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The base of all bodies and queries: a field that is not known is refused."""
+
+
+class NoFields(Request, frozen=True):
+    """A body or a query without fields."""
+
+
+NOTHING: Final = NoFields()

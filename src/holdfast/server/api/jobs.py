@@ -1,0 +1,203 @@
+"""Look at jobs, wait for them, and change them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final, cast, get_args
+
+import msgspec
+
+from holdfast.app.job_handle import JobHandle
+from holdfast.model.explanation import Cause, Explanation
+from holdfast.model.job import FINAL_STATES, JobState
+from holdfast.server.api.disconnects import unless_disconnected
+from holdfast.server.api.fields import NoFields
+from holdfast.server.api.job_schemas import (
+    CancelledJob,
+    ChangedJob,
+    CopyRequest,
+    EnqueuedJob,
+    ExplainedJob,
+    GraphNode,
+    GraphQuery,
+    JobAttempt,
+    JobEnd,
+    JobLease,
+    JobList,
+    JobQuery,
+    JobResult,
+    ListedJobView,
+    ReasonRequest,
+    ShownArguments,
+    ShownGraph,
+    ShownJob,
+    ShowQuery,
+    WaitQuery,
+)
+from holdfast.server.api.operation import Answer, ApiCall, Need, Operation
+from holdfast.server.api.shown import call_of, in_seconds, shown
+from holdfast.server.redaction import redacted, redacted_data
+from holdfast.server.state import ServerSettings
+from holdfast.store.values import JobDetails
+
+_JOB: Final = "/v1/jobs/{job_id}"
+
+
+# --- looking ----------------------------------------------------------------------------------------------------------
+
+
+async def list_jobs(call: ApiCall[JobQuery, NoFields]) -> Answer:
+    """List the jobs in one state, a page at a time."""
+    query = call.query
+    page = await call.app.jobs.list(
+        query.state, queue=query.queue, task=query.task, cursor=query.cursor, limit=query.limit
+    )
+    return Answer(JobList([shown(ListedJobView, job) for job in page.jobs], page.cursor))
+
+
+async def show_job(call: ApiCall[ShowQuery, NoFields]) -> Answer:
+    """Return everything about a job; its arguments only on request."""
+    details = await call.app.jobs.show(call.path("job_id"))
+    arguments = _arguments(call.state.settings, details) if call.query.arguments else None
+    return Answer(
+        ShownJob(
+            shown(ListedJobView, details.job),
+            details.timeout,
+            details.unique_key,
+            None if details.lease is None else shown(JobLease, details.lease),
+            [shown(JobAttempt, attempt) for attempt in details.all_attempts],
+            arguments,
+        )
+    )
+
+
+def _arguments(settings: ServerSettings, details: JobDetails) -> ShownArguments:
+    task = details.job.task
+    try:
+        args, kwargs = call_of(details.payload)
+    except msgspec.DecodeError:  # a damaged payload is shown as it is
+        args, kwargs = [details.payload], {}
+    return ShownArguments(
+        redacted_data(settings, task, args),
+        redacted_data(settings, task, kwargs),
+        redacted_data(settings, task, dict(details.headers)),
+        redacted(settings, task, details.result),
+    )
+
+
+async def explain_job(call: ApiCall[NoFields, NoFields]) -> Answer:
+    """Return why a job is not running."""
+    return Answer(_explained(await call.app.jobs.explain(call.path("job_id"))))
+
+
+def _explained(explanation: Explanation) -> ExplainedJob:
+    cause = cast("str", explanation.cause.__struct_config__.tag)
+    return shown(ExplainedJob, explanation, id=explanation.job_id, cause=cause, details=_details(explanation.cause))
+
+
+def _details(cause: Cause) -> dict[str, Any]:
+    details: dict[str, Any] = {}
+    for field in msgspec.structs.fields(cause):
+        value = getattr(cause, field.name)
+        if isinstance(value, Explanation):
+            details[field.name] = _explained(value)
+        elif timedelta in (field.type, *get_args(field.type)):
+            details[f"{field.name}_seconds"] = in_seconds(value)
+        else:
+            details[field.name] = value
+    return details
+
+
+async def show_graph(call: ApiCall[GraphQuery, NoFields]) -> Answer:
+    """Return the jobs that are connected with this one."""
+    graph = await call.app.jobs.graph(call.path("job_id"), limit=call.query.limit)
+    return Answer(ShownGraph([shown(GraphNode, job) for job in graph.jobs], graph.is_cut))
+
+
+# --- waiting ----------------------------------------------------------------------------------------------------------
+
+
+async def _wait(call: ApiCall[WaitQuery, NoFields]) -> tuple[JobHandle[Any], JobState]:
+    """Wait for the end of the job; all that wait are looked up together, and hold no connection."""
+    handle = call.app.job(call.path("job_id"))
+    try:
+        state = await unless_disconnected(call.request, handle.wait(call.query.wait_seconds))
+    except TimeoutError:
+        state = await handle.state()
+    return handle, state
+
+
+async def wait_for_job(call: ApiCall[WaitQuery, NoFields]) -> Answer:
+    """Wait until a job has ended, and return its state as it is then."""
+    handle, state = await _wait(call)
+    return Answer(JobEnd(handle.id, state, state in FINAL_STATES))
+
+
+async def show_result(call: ApiCall[WaitQuery, NoFields]) -> Answer:
+    """Return the result of a job.
+
+    Answers 202 with the state if it has not ended, and 409 `job-failed` or `job-cancelled` if it ended otherwise.
+    """
+    handle, state = await _wait(call)
+    if state not in FINAL_STATES:
+        return Answer(JobEnd(handle.id, state, ended=False), 202)
+    return Answer(JobResult(handle.id, await handle.result(timeout=0)))
+
+
+# --- changing ---------------------------------------------------------------------------------------------------------
+
+
+async def cancel_job(call: ApiCall[NoFields, ReasonRequest]) -> Answer:
+    """Cancel a job that is not running, otherwise ask its worker to abort it."""
+    job_id = call.path("job_id")
+    verdict = await call.app.jobs.cancel(job_id, call.body.reason)
+    return Answer(CancelledJob(job_id, verdict.value))
+
+
+async def retry_job(call: ApiCall[NoFields, NoFields]) -> Answer:
+    """Make a failed or cancelled job ready again, with all its attempts."""
+    job_id = call.path("job_id")
+    return Answer(ChangedJob(job_id, await call.app.jobs.retry(job_id)))
+
+
+async def copy_job(call: ApiCall[NoFields, CopyRequest]) -> Answer:
+    """Enqueue a copy of a job, to run at once."""
+    return Answer(EnqueuedJob(await call.app.jobs.copy(call.path("job_id"), copy_id=call.body.id), created=True), 201)
+
+
+async def reset_job(call: ApiCall[NoFields, NoFields]) -> Answer:
+    """Revoke the lease of a running job: it is ready again, and its worker can no longer write."""
+    job_id = call.path("job_id")
+    return Answer(ChangedJob(job_id, await call.app.jobs.reset(job_id)))
+
+
+async def delete_job(call: ApiCall[NoFields, NoFields]) -> Answer:
+    """Delete a finished job with its records."""
+    await call.app.jobs.delete(call.path("job_id"))
+    return Answer(None)
+
+
+OPERATIONS: Final = (
+    Operation("GET", "/v1/jobs", list_jobs, Need.READ, {200: JobList}, query=JobQuery),
+    Operation("GET", _JOB, show_job, Need.READ, {200: ShownJob}, query=ShowQuery),
+    Operation("DELETE", _JOB, delete_job, Need.ADMIN, {204: None}),
+    Operation("GET", f"{_JOB}/explain", explain_job, Need.READ, {200: ExplainedJob}),
+    Operation("GET", f"{_JOB}/graph", show_graph, Need.READ, {200: ShownGraph}, query=GraphQuery),
+    Operation(
+        "GET", f"{_JOB}/wait", wait_for_job, Need.READ, {200: JobEnd}, query=WaitQuery, wait_field="wait_seconds"
+    ),
+    Operation(
+        "GET",
+        f"{_JOB}/result",
+        show_result,
+        Need.READ,
+        {200: JobResult, 202: JobEnd},
+        query=WaitQuery,
+        problems=(409,),
+        wait_field="wait_seconds",
+    ),
+    Operation("POST", f"{_JOB}/cancel", cancel_job, Need.OPERATE, {200: CancelledJob}, body=ReasonRequest),
+    Operation("POST", f"{_JOB}/retry", retry_job, Need.OPERATE, {200: ChangedJob}, problems=(409,)),
+    Operation("POST", f"{_JOB}/copy", copy_job, Need.OPERATE, {201: EnqueuedJob}, body=CopyRequest),
+    Operation("POST", f"{_JOB}/reset", reset_job, Need.ADMIN, {200: ChangedJob}),
+)

@@ -1,0 +1,183 @@
+"""Leases for workers in other languages: claim, extend, finish and release, each item with its verdict.
+
+Only a caller that may work on every queue writes under a lease without a look at the job. For others the job is looked
+up first, because a fence can be guessed: a lease on a queue that the caller may not use counts as lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from holdfast.app.claim import callers_id
+from holdfast.errors import JobNotFound
+from holdfast.model.job import Lease, LeasedJob
+from holdfast.server.api.disconnects import unless_disconnected
+from holdfast.server.api.fields import NoFields
+from holdfast.server.api.job_schemas import JobLease
+from holdfast.server.api.lease_schemas import (
+    ClaimBody,
+    ClaimedJobView,
+    ClaimedLease,
+    ClaimedLeases,
+    ExtendBody,
+    ExtendedItem,
+    ExtendVerdict,
+    ExtendVerdicts,
+    FinishBody,
+    FinishedItem,
+    LeaseList,
+    LeaseQuery,
+    LeaseRef,
+    LeaseVerdict,
+    LeaseVerdicts,
+    ReleaseBody,
+)
+from holdfast.server.api.operation import Answer, ApiCall, Need, Operation
+from holdfast.server.api.remote_outcomes import check_item, outcome_of, outcome_of_retry
+from holdfast.server.api.shown import raw_call_of, shown
+from holdfast.server.problems import Problem
+from holdfast.store.values import ClaimRequest, Finish, JobDetails, Verdict
+
+
+async def claim_jobs(call: ApiCall[NoFields, ClaimBody]) -> Answer:
+    """Lease ready jobs to a worker.
+
+    Finish, extend or release each before its lease expires; otherwise it is run by another worker. An empty list is
+    the answer if there is nothing to do. Count the length of a lease from the moment when you sent the request.
+    """
+    body = call.body
+    refused = sorted({queue for queue in body.queues if not call.caller.may_work_on(queue)})
+    if refused:
+        raise Problem(403, "forbidden", f"this token does not allow to work on {', '.join(refused)}")
+    request = ClaimRequest(
+        worker_id=callers_id(body.worker_id),
+        tasks=tuple(dict.fromkeys(body.tasks)),
+        limit=body.limit,
+        lease=timedelta(seconds=body.lease_seconds),
+        queues=tuple(dict.fromkeys(body.queues)),
+        isolates=False,
+    )
+    claiming = call.state.claims.claim(request, wait=body.wait_seconds, has_own_id=body.worker_id is None)
+    jobs = await unless_disconnected(call.request, claiming)
+    return Answer(ClaimedLeases([_claimed(job, body.lease_seconds) for job in jobs]))
+
+
+def _claimed(job: LeasedJob, lease_seconds: float) -> ClaimedLease:
+    args, kwargs = raw_call_of(job.payload)
+    view = shown(ClaimedJobView, job, args=args, kwargs=kwargs, headers=job.headers or {}, timeout_seconds=job.timeout)
+    return ClaimedLease(LeaseRef(job_id=job.id, seq=job.seq, fence=str(job.fence)), lease_seconds, view)
+
+
+async def extend_leases(call: ApiCall[NoFields, ExtendBody]) -> Answer:
+    """Extend leases, and record the progress of their jobs.
+
+    The verdict also says whether the worker should stop: `lost`, or `cancel`.
+    """
+    items = call.body.leases
+    own = await _own(call, [item.lease for item in items])
+    leases = [_lease(item.lease) for item, is_own in zip(items, own, strict=True) if is_own]
+    verdicts: dict[Lease, str] = dict.fromkeys(leases, "extended")
+    if leases:
+        span = timedelta(seconds=call.body.lease_seconds)
+        answer = await call.state.extending.extend(leases, span)
+        verdicts |= dict.fromkeys(answer.skipped, "locked")
+        verdicts |= dict.fromkeys(answer.cancel_asked, "cancel")
+        verdicts |= dict.fromkeys(answer.lost, "lost")
+    for item in items:
+        if verdicts.get(_lease(item.lease), "lost") != "lost":
+            await _report(call, item)
+    found = [(item.lease.job_id, verdicts.get(_lease(item.lease), "lost")) for item in items]
+    return Answer(ExtendVerdicts([shown(ExtendVerdict, None, job_id=job_id, verdict=word) for job_id, word in found]))
+
+
+async def _report(call: ApiCall[Any, Any], item: ExtendedItem) -> None:
+    if item.progress is not None:
+        store = call.app.backend.jobs
+        await store.progress(_lease(item.lease), item.progress.percent, item.progress.note)
+
+
+async def finish_leases(call: ApiCall[NoFields, FinishBody]) -> Answer:
+    """End attempts. A repeat with the same outcome is answered as the first time."""
+    items = call.body.leases
+    for index, item in enumerate(items):
+        check_item(item, index)
+    finishes: dict[int, Finish] = {}
+    for index, item in enumerate(items):
+        outcome = await _outcome(call, item)
+        if outcome is not None:
+            finishes[index] = outcome
+    written = await call.app.backend.jobs.finish(list(finishes.values())) if finishes else []
+    done = dict(zip(finishes, written, strict=True))
+    return _verdicts([item.lease for item in items], [done.get(index, Verdict.LOST) for index in range(len(items))])
+
+
+async def _outcome(call: ApiCall[Any, Any], item: FinishedItem) -> Finish | None:
+    """Return the end of an attempt; None if the lease is lost, or not one that the caller may use."""
+    if item.outcome != "retry" and call.caller.queues is None:
+        return Finish(_lease(item.lease), outcome_of(item))
+    details = await _details(call, item.lease)
+    if details is None:
+        return None
+    if item.outcome != "retry":
+        return Finish(_lease(item.lease), outcome_of(item))
+    return Finish(_lease(item.lease), outcome_of_retry(call.app, item, details))
+
+
+async def release_leases(call: ApiCall[NoFields, ReleaseBody]) -> Answer:
+    """Release leases: the jobs are ready again."""
+    body = call.body
+    own = await _own(call, body.leases)
+    leases = [_lease(ref) for ref, is_own in zip(body.leases, own, strict=True) if is_own]
+    written = iter(await call.app.backend.jobs.release(leases, started=body.started) if leases else [])
+    return _verdicts(body.leases, [next(written) if is_own else Verdict.LOST for is_own in own])
+
+
+async def list_leases(call: ApiCall[LeaseQuery, NoFields]) -> Answer:
+    """List active leases, the next to expire first."""
+    found = await call.app.leases(call.query.limit, expired_only=call.query.expired_only)
+    return Answer(LeaseList([shown(JobLease, lease) for lease in found]))
+
+
+def _lease(ref: LeaseRef) -> Lease:
+    return Lease(job_id=ref.job_id.lower(), seq=ref.seq, fence=int(ref.fence))
+
+
+async def _own(call: ApiCall[Any, Any], refs: Sequence[LeaseRef]) -> list[bool]:
+    """Return which of these leases are on queues that the caller may use."""
+    if call.caller.queues is None:
+        return [True] * len(refs)
+    return [await _details(call, ref) is not None for ref in refs]
+
+
+async def _details(call: ApiCall[Any, Any], ref: LeaseRef) -> JobDetails | None:
+    """Return the job of a lease; None if it is another one, or of a queue that the caller may not use."""
+    try:
+        details = await call.app.jobs.show(ref.job_id)
+    except JobNotFound:
+        return None
+    is_own = details.job.seq == ref.seq and call.caller.may_work_on(details.job.queue)
+    return details if is_own else None
+
+
+def _verdicts(refs: Sequence[LeaseRef], verdicts: Sequence[Verdict]) -> Answer:
+    found = [LeaseVerdict(ref.job_id, verdict.value) for ref, verdict in zip(refs, verdicts, strict=True)]
+    return Answer(LeaseVerdicts(found))
+
+
+OPERATIONS: Final = (
+    Operation("GET", "/v1/leases", list_leases, Need.READ, {200: LeaseList}, query=LeaseQuery),
+    Operation(
+        "POST",
+        "/v1/leases/claim",
+        claim_jobs,
+        Need.WORK,
+        {200: ClaimedLeases},
+        body=ClaimBody,
+        wait_field="wait_seconds",
+    ),
+    Operation("POST", "/v1/leases/extend", extend_leases, Need.WORK, {200: ExtendVerdicts}, body=ExtendBody),
+    Operation("POST", "/v1/leases/finish", finish_leases, Need.WORK, {200: LeaseVerdicts}, body=FinishBody),
+    Operation("POST", "/v1/leases/release", release_leases, Need.WORK, {200: LeaseVerdicts}, body=ReleaseBody),
+)

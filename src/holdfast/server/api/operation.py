@@ -1,0 +1,181 @@
+"""An operation of the API: its path, what it needs, what it takes and answers. Routes and OpenAPI are made from it.
+
+```text
+   Origin ─▶ caller ─▶ scope ─▶ path and query ─▶ body (size, type, fields) ─▶ handler ─▶ JSON
+```
+
+Whatever fails on the way is answered with a problem.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from holdfast.server.access import Caller, Role, caller_of, forbidden
+from holdfast.server.api.bodies import read_body
+from holdfast.server.api.fields import NOTHING, PATH_FIELDS, NoFields
+from holdfast.server.problems import Problem
+from holdfast.server.state import ServerState, state_of
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
+
+Q = TypeVar("Q")
+B = TypeVar("B")
+_encode = msgspec.json.Encoder().encode
+TIME_LIMIT: Final = 30.0
+"""Seconds that an operation may take, besides the wait that it was asked for."""
+
+
+class Need(StrEnum):
+    """What the caller of an operation must be allowed."""
+
+    NOTHING = "nothing"
+    ENQUEUE = "enqueue"
+    WORK = "work"
+    READ = "read"
+    OPERATE = "operate"
+    ADMIN = "admin"
+
+    def is_met_by(self, caller: Caller) -> bool:
+        """Whether the caller may do it; which queues a worker may use is checked later."""
+        match self:
+            case Need.NOTHING:
+                return True
+            case Need.ENQUEUE:
+                return caller.enqueues
+            case Need.WORK:
+                return caller.works
+            case Need.READ | Need.OPERATE | Need.ADMIN:
+                return caller.role is not None and caller.role >= Role[self.name]
+
+
+class ApiCall(Generic[Q, B]):
+    """One call of an operation, checked."""
+
+    def __init__(self, request: Request, state: ServerState, caller: Caller, query: Q, body: B) -> None:
+        self.request = request
+        self.state = state
+        self.caller = caller
+        self.query = query
+        self.body = body
+
+    @property
+    def app(self) -> App:
+        """The app."""
+        return self.state.app
+
+    def path(self, name: str) -> str:
+        """Return a parameter of the path."""
+        value: str = self.request.path_params[name]
+        return value
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The answer to a call; None as the value: no content."""
+
+    value: Any
+    status: int = 200
+    headers: Mapping[str, str] = {}
+
+
+Handler = Callable[[Any], Awaitable[Answer]]
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """An operation. `answers` are the values by status; `problems` the statuses beyond those that all may have."""
+
+    method: str
+    path: str
+    handler: Handler
+    needs: Need
+    answers: Mapping[int, Any]
+    query: type[Any] = NoFields
+    body: type[Any] | None = None
+    problems: tuple[int, ...] = ()
+    wait_field: str | None = None
+    """The field of the query or the body by which the caller asks to wait, in seconds."""
+    links: Mapping[int, Mapping[str, Any]] = {}
+
+    @property
+    def name(self) -> str:
+        """The name, unique in the API: that of the handler."""
+        return self.handler.__name__
+
+    @property
+    def summary(self) -> str:
+        """The first line of the handler's docstring."""
+        return (self.handler.__doc__ or "").partition("\n")[0]
+
+    @property
+    def description(self) -> str:
+        """The rest of the handler's docstring, in paragraphs without line breaks."""
+        rest = (self.handler.__doc__ or "").partition("\n")[2]
+        paragraphs = [" ".join(part.split()) for part in rest.split("\n\n")]
+        return "\n\n".join(part for part in paragraphs if part)
+
+    def route(self) -> Route:
+        """Return the route; GET answers HEAD, too."""
+        return Route(self.path, self._answer, methods=[self.method], name=self.name)
+
+    async def _answer(self, request: Request) -> Response:
+        state = state_of(request)
+        caller = await caller_of(request)
+        if not self.needs.is_met_by(caller):
+            raise forbidden(request, f"this needs the scope {self.needs}")
+        _check_path(request)
+        query = _convert(dict(_single(request)), self.query)
+        body = NOTHING if self.method in {"GET", "DELETE"} else await read_body(request, self.body or NoFields)
+        call = ApiCall(request, state, caller, query, body)
+        try:
+            async with asyncio.timeout(TIME_LIMIT + self._wait_of(call)):
+                await state.opened()
+                answer = await self.handler(call)
+        except TimeoutError:
+            raise Problem(503, "timeout", "the store took too long; repeat the request with the same ids") from None
+        if answer.value is None:
+            return Response(status_code=204, headers=dict(answer.headers))
+        return Response(_encode(answer.value), answer.status, dict(answer.headers), media_type="application/json")
+
+    def _wait_of(self, call: ApiCall[Any, Any]) -> float:
+        if self.wait_field is None:
+            return 0.0
+        wait: float = getattr(call.query, self.wait_field, None) or getattr(call.body, self.wait_field, None) or 0.0
+        return wait
+
+
+def _single(request: Request) -> list[tuple[str, str]]:
+    pairs = request.query_params.multi_items()
+    names = [name for name, _ in pairs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise invalid(f"the parameter {twice!r} is given twice")
+    return pairs
+
+
+def _check_path(request: Request) -> None:
+    for name, value in request.path_params.items():
+        try:
+            msgspec.convert(value, PATH_FIELDS[name])
+        except msgspec.ValidationError as error:
+            raise Problem(404, "not-found", f"nothing has the {name} {value!r}: {error}") from None
+
+
+def _convert(values: Mapping[str, str], kind: type[Any]) -> Any:
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise invalid(f"the query is invalid: {error}") from None
+
+
+def invalid(detail: str) -> Problem:
+    """Return the problem of a request that can be read, but asks for something that is not allowed."""
+    return Problem(422, "invalid-request", detail)

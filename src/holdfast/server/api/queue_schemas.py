@@ -1,0 +1,139 @@
+"""How queues, tasks, workers and schedules are shown."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from holdfast.server.api.fields import Id, Request
+
+
+class ShownLimit(msgspec.Struct, frozen=True):
+    """How many jobs run at once, and at what rate they start."""
+
+    running: int | None
+    rate: str | None
+    burst: int
+
+
+class ShownQueue(msgspec.Struct, frozen=True):
+    """A queue, and the number of its jobs in each state; `at_least`: the states of which there may be more."""
+
+    name: str
+    paused: bool
+    ready: int
+    scheduled: int
+    blocked: int
+    running: int
+    failed: int
+    oldest_ready_seconds: float | None
+    at_least: list[str]
+    limit: ShownLimit | None
+
+
+class QueueList(msgspec.Struct, frozen=True):
+    """All queues."""
+
+    queues: list[ShownQueue]
+
+
+class QueueQuery(Request, frozen=True):
+    """`most`: count at most about so many jobs of each state."""
+
+    most: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
+
+
+class BacklogQuery(Request, frozen=True):
+    """How many jobs one worker is meant to have, waiting or running."""
+
+    jobs_per_worker: Annotated[int, Meta(ge=1, le=1_000_000)] = 10
+
+
+class Backlog(msgspec.Struct, frozen=True):
+    """What a queue holds, to scale workers by; counted up to ten thousand jobs of each state."""
+
+    queue: str
+    ready: int
+    running: int
+    oldest_ready_seconds: float
+    workers_wanted: int
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """`changed` is False if it was so already."""
+
+    name: str
+    changed: bool
+
+
+class ShownTask(msgspec.Struct, frozen=True):
+    """A task, and the number of its jobs in each state, over all queues."""
+
+    name: str
+    paused: bool
+    ready: int
+    scheduled: int
+    blocked: int
+    running: int
+    failed: int
+    oldest_ready_seconds: float | None
+    limit: ShownLimit | None
+    key_limit: ShownLimit | None
+
+
+class TaskList(msgspec.Struct, frozen=True):
+    """All tasks that have had a job or a pause."""
+
+    tasks: list[ShownTask]
+
+
+class ShownWorker(msgspec.Struct, frozen=True):
+    """A worker as of its last heartbeat."""
+
+    worker_id: str
+    state: Literal["live", "silent"]
+    host: str
+    pid: int
+    queues: list[str] | None
+    tasks: list[str] | None
+    running: int
+    concurrency: int
+    lease_seconds: float
+    started_at: datetime
+    silent_seconds: float
+    supervisor_id: str | None
+
+
+class WorkerList(msgspec.Struct, frozen=True):
+    """The workers that have sent a heartbeat."""
+
+    workers: list[ShownWorker]
+
+
+class ShownSchedule(msgspec.Struct, frozen=True):
+    """A schedule, without the arguments of its jobs."""
+
+    name: str
+    state: Literal["active", "paused", "overdue", "undeclared"]
+    times: str
+    timezone: str
+    task: str
+    queue: str
+    owner: str | None
+    last_at: datetime | None
+    next_at: datetime | None
+
+
+class ScheduleList(msgspec.Struct, frozen=True):
+    """All schedules."""
+
+    schedules: list[ShownSchedule]
+
+
+class RunRequest(Request, frozen=True):
+    """`id` of the job makes it safe to repeat."""
+
+    id: Id | None = None

@@ -1,0 +1,164 @@
+"""Claims over HTTP: those that wait are served together, and hold no connection of the store while they wait.
+
+```text
+   claim ─▶ nothing there ─▶ wait for the next round ─▶ claim …
+                                    ▲
+      notification, a due job, or half a second later: the upkeep begins a round
+```
+
+Claims for the same queues and tasks take turns. If one finds nothing, the others of its group do not ask again in this
+round: a thousand that wait cost the store as much as one.
+
+The upkeep also does for workers over HTTP what a worker in Python does for itself: it makes due jobs ready, rescues
+expired leases and prunes. It runs from the first claim to the end of the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from holdfast.app.claim import claim_or_release
+from holdfast.errors import OutcomeUnknown, StoreError, StoreUnavailable
+from holdfast.model.job import LeasedJob
+from holdfast.runtime.reachability import Access
+from holdfast.store.values import ClaimRequest
+
+if TYPE_CHECKING:
+    from holdfast.server.state import ServerState
+    from holdfast.store.backend import Backend
+
+_logger = logging.getLogger("holdfast.server")
+_POLL: Final = 0.5  # seconds
+_GAP: Final = 2.0  # seconds: see `runtime.reachability`; a quarter of a lease of eight seconds
+_SOONEST: Final = 0.01
+_LIMIT: Final = 1000  # jobs promoted, rescued or pruned in one call
+_PRUNE_EVERY: Final = 60.0
+
+
+class ClaimGroup:
+    """Claims for the same queues and tasks; `empty_in` is the last round in which nothing was found for them."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        self.empty_in = -1
+        self.size = 0
+
+
+class Claims:
+    """All claims of a server, and its upkeep."""
+
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+        self._groups: dict[tuple[tuple[str, ...] | None, tuple[str, ...]], ClaimGroup] = {}
+        self._round = 0
+        self._begun = asyncio.Event()  # set when a round begins; then replaced
+        self._woken = asyncio.Event()
+        self._upkeep: asyncio.Task[None] | None = None
+        self._access = Access(gap=_GAP)
+        self._pruned_at = time.monotonic()
+
+    async def claim(self, request: ClaimRequest, *, wait: float, has_own_id: bool) -> list[LeasedJob]:
+        """Claim jobs; wait at most so many seconds for the first."""
+        backend = await self._state.opened()
+        self._keep_up(backend)
+        if not wait:
+            await backend.jobs.promote(_LIMIT)
+            return await claim_or_release(backend.jobs, request, has_own_id=has_own_id)
+        kind = (request.queues, request.tasks)
+        group = self._groups.setdefault(kind, ClaimGroup())
+        group.size += 1
+        try:
+            async with asyncio.timeout(wait):
+                return await self._claim_in_turn(group, request, has_own_id=has_own_id)
+        except TimeoutError:
+            return []
+        finally:
+            group.size -= 1
+            if not group.size:
+                del self._groups[kind]
+
+    async def _claim_in_turn(self, group: ClaimGroup, request: ClaimRequest, *, has_own_id: bool) -> list[LeasedJob]:
+        store = self._state.app.backend.jobs
+        while True:
+            begun, now = self._begun, self._round
+            async with group.turn:
+                if group.empty_in < now:
+                    jobs = await claim_or_release(store, request, has_own_id=has_own_id)
+                    if jobs:
+                        return jobs
+                    group.empty_in = now
+            await begun.wait()
+
+    # --- the upkeep ---------------------------------------------------------------------------------------------------
+
+    def _keep_up(self, backend: Backend) -> None:
+        if self._upkeep is None or self._upkeep.done():
+            self._upkeep = asyncio.get_running_loop().create_task(self._run(backend))
+
+    async def close(self) -> None:
+        """End the upkeep."""
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._upkeep
+            self._upkeep = None
+
+    async def _run(self, backend: Backend) -> None:
+        loop = asyncio.get_running_loop()
+        unlisten = backend.notifier.listen(_waker(loop, self._woken.set))
+        try:
+            while True:
+                wait = await self._step(backend)
+                self._round += 1
+                begun, self._begun = self._begun, asyncio.Event()
+                begun.set()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await self._woken.wait()
+                self._woken.clear()
+        finally:
+            unlisten()
+
+    async def _step(self, backend: Backend) -> float:
+        """Promote, rescue and prune what is due; return the seconds until the next round."""
+        try:
+            async with asyncio.timeout(_GAP):
+                due = (await backend.jobs.promote(_LIMIT)).next_due
+                self._access.succeeded(time.monotonic())
+                rescued = await backend.jobs.rescue(self._unbroken(), _LIMIT)
+            self._access.succeeded(time.monotonic())
+            for job in rescued:
+                _logger.warning("job %s is %s again: the lease of %s expired", job.job_id, job.state, job.worker_id)
+            if time.monotonic() - self._pruned_at > _PRUNE_EVERY:
+                self._pruned_at = time.monotonic()
+                await backend.jobs.prune(self._state.app.retention, _LIMIT)
+        except (StoreUnavailable, OutcomeUnknown, TimeoutError) as error:
+            self._access.failed()
+            _logger.warning("upkeep failed, retrying: %s", str(error) or "the store took too long")
+            return _POLL
+        except StoreError:
+            self._access.failed()
+            _logger.exception("upkeep failed, retrying")
+            return _POLL
+        return _POLL if due is None else min(max(due.total_seconds(), _SOONEST), _POLL)
+
+    def _unbroken(self) -> timedelta:
+        now = time.monotonic()
+        began = self._access.began(now)
+        return timedelta(seconds=0 if began is None else now - began)
+
+
+def _waker(loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that wakes the loop from any thread."""
+
+    def notified() -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(wake)
+
+    return notified

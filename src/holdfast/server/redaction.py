@@ -1,0 +1,48 @@
+"""What is shown of arguments, headers and results: values under names that suggest a secret are replaced.
+
+The hook of the server comes first, and can replace or hide more. Workers receive everything: only views are redacted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+import msgspec
+
+from holdfast.server.state import ServerSettings
+
+REDACTED: Final = "[redacted]"
+_SECRET: Final = re.compile(
+    r"pass(word|wd|phrase)|secret|token|api[_-]?key|private[_-]?key|credential|authorization|cookie|\bpin\b|\bcvv\b"
+    r"|card[_-]?number|iban|\bssn\b",
+    re.IGNORECASE,
+)
+
+
+def redacted(settings: ServerSettings, task: str, text: str | None) -> Any:
+    """Return stored JSON as data that may be shown; damaged JSON as the text that is stored."""
+    if text is None:
+        return None
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+    return redacted_data(settings, task, value)
+
+
+def redacted_data(settings: ServerSettings, task: str, value: Any) -> Any:
+    """Return data that may be shown."""
+    if settings.redact is not None:
+        value = settings.redact(task, value)
+    return _without_secrets(value)
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[str, Any]", value).items()
+        return {name: REDACTED if _SECRET.search(name) else _without_secrets(inner) for name, inner in pairs}
+    if isinstance(value, list):
+        return list(map(_without_secrets, cast("Iterable[Any]", value)))
+    return value

@@ -1,0 +1,208 @@
+"""Leases over HTTP: a worker in any language is fenced like a worker in Python."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+from tests.server.conftest import claim_one, client_of
+from tests.server.test_jobs import enqueue, finish
+
+from holdfast import App
+from holdfast.app.app import App as AppClass
+from holdfast.server.api.lease_schemas import MAX_LEASES
+
+
+async def verdict_of(response: httpx.Response) -> str:
+    assert response.status_code == 200, response.text
+    return response.json()["verdicts"][0]["verdict"]
+
+
+async def test_a_claim_returns_what_a_worker_needs(http):
+    job_id = await enqueue(http, headers={"trace": "x"}, timeout_seconds=9)
+
+    claimed = await claim_one(http, worker_id="shell-1", lease_seconds=60)
+
+    assert claimed["lease_seconds"] == 60
+    assert claimed["lease"]["job_id"] == claimed["job"]["id"] == job_id
+    assert claimed["lease"]["fence"].isdigit()
+    assert (claimed["job"]["args"], claimed["job"]["kwargs"]) == ([], {"order_id": 7})
+    assert (claimed["job"]["headers"], claimed["job"]["timeout_seconds"]) == ({"trace": "x"}, 9)
+    assert (claimed["job"]["attempt"], claimed["job"]["is_last_attempt"]) == (1, False)
+    (lease,) = (await http.get("/v1/leases")).json()["leases"]
+    assert (lease["worker_id"], lease["fence"]) == ("shell-1", claimed["lease"]["fence"])
+
+
+async def test_a_claim_without_a_wait_answers_at_once_with_nothing(http):
+    response = await http.post("/v1/leases/claim", json={"queues": ["orders"], "tasks": ["charge"]})
+
+    assert (response.status_code, response.json()) == (200, {"leases": []})
+
+
+async def test_a_waiting_claim_gets_the_job_that_comes(http):
+    waiting = asyncio.create_task(claim_one(http, wait_seconds=20))
+    await asyncio.sleep(0.05)
+    job_id = await enqueue(http)
+
+    assert (await waiting)["job"]["id"] == job_id
+
+
+async def test_a_waiting_claim_gets_a_job_when_it_is_due(http):
+    job_id = await enqueue(http, delay_seconds=0.7)
+
+    assert (await claim_one(http, wait_seconds=20))["job"]["id"] == job_id
+
+
+async def test_waiting_claims_share_what_comes_without_doubles(http):
+    waiting = [asyncio.create_task(claim_one(http, wait_seconds=20)) for _ in range(20)]
+    await asyncio.sleep(0.05)
+    ids = [await enqueue(http, kwargs={"order_id": n}) for n in range(20)]
+
+    claimed = await asyncio.gather(*waiting)
+
+    assert sorted(one["job"]["id"] for one in claimed) == sorted(ids)
+
+
+async def test_a_stale_fence_writes_nothing_and_a_repeat_is_answered_as_before(http, app: App):
+    await enqueue(http)
+    old = await claim_one(http)
+    await app.jobs.reset(old["job"]["id"])
+    new = await claim_one(http)
+
+    assert await finish(http, old, result=1) == "lost"
+    assert [await finish(http, new, result=2) for _ in range(2)] == ["done", "done"]
+    assert (await http.get(f"/v1/jobs/{new['job']['id']}/result")).json()["result"] == 2
+
+
+async def test_each_item_has_its_own_verdict(http, app: App):
+    for _ in range(3):
+        await enqueue(http)
+    response = await http.post("/v1/leases/claim", json={"queues": ["orders"], "tasks": ["charge"], "limit": 3})
+    leases = [one["lease"] for one in response.json()["leases"]]
+    await app.jobs.reset(leases[1]["job_id"])
+
+    items = [{"lease": lease, "outcome": "complete"} for lease in leases]
+    answer = (await http.post("/v1/leases/finish", json={"leases": items})).json()
+
+    assert [one["verdict"] for one in answer["verdicts"]] == ["done", "lost", "done"]
+
+
+async def test_a_retry_follows_the_policy_until_the_attempts_are_used_up(http, app: App):
+    job_id = await enqueue(http, max_attempts=2)
+    error = {"class": "CardDeclined", "message": "no funds", "traceback": "at pay (pay.js:3)"}
+
+    first = await claim_one(http)
+    verdicts = [await finish(http, first, "retry", error=error) for _ in range(2)]  # the second repeats the first
+    after_first = await app.jobs.show(job_id)
+    await app.jobs.cancel(job_id)
+    await app.jobs.retry(job_id)
+    last = await claim_one(http)
+    assert await finish(http, last, "retry", error=error, delay_seconds=0) == "done"
+    again = await claim_one(http, wait_seconds=10)
+    assert again["job"]["is_last_attempt"]
+    verdicts += [await finish(http, again, "retry", error=error) for _ in range(2)]
+
+    assert verdicts == ["done"] * 4
+    assert (after_first.job.state, after_first.attempts[0].error_class) == ("scheduled", "CardDeclined")
+    assert after_first.attempts[0].traceback == "at pay (pay.js:3)"
+    waits = (after_first.job.run_at - after_first.attempts[0].ended_at).total_seconds()
+    assert 30 <= waits <= 61  # the task of the app has retry=60
+    assert (await app.jobs.show(job_id)).job.state == "failed"
+
+
+async def test_a_snooze_uses_no_attempt_and_a_cancel_ends_the_job(http, app: App):
+    job_id = await enqueue(http, max_attempts=1)
+
+    assert await finish(http, await claim_one(http), "snooze", delay_seconds=0) == "done"
+    assert await finish(http, await claim_one(http, wait_seconds=10), "cancel", reason="closed") == "done"
+
+    job = (await app.jobs.show(job_id)).job
+    assert (job.state, job.reason) == ("cancelled", "closed")
+
+
+async def test_a_released_job_is_ready_again(http):
+    job_id = await enqueue(http)
+    claimed = await claim_one(http)
+
+    for verdict in ("done", "lost"):
+        response = await http.post("/v1/leases/release", json={"leases": [claimed["lease"]]})
+        assert await verdict_of(response) == verdict
+    assert (await claim_one(http))["job"]["id"] == job_id
+
+
+async def test_an_extension_reports_progress_and_says_when_to_stop(http, app: App):
+    job_id = await enqueue(http)
+    claimed = await claim_one(http, lease_seconds=2)
+    item = {"lease": claimed["lease"], "progress": {"percent": 40, "note": "halfway"}}
+
+    async def extend() -> str:
+        return await verdict_of(await http.post("/v1/leases/extend", json={"leases": [item], "lease_seconds": 500}))
+
+    assert await extend() == "extended"
+    (lease,) = await app.leases()
+    assert (lease.percent, lease.note) == (40, "halfway")
+    assert lease.expires_in.total_seconds() > 400
+    await app.jobs.cancel(job_id)
+    assert await extend() == "cancel"
+    await app.jobs.reset(job_id)
+    assert await extend() == "lost"
+
+
+async def test_the_lease_of_a_silent_worker_is_rescued_by_the_server(http, app: App):
+    job_id = await enqueue(http)
+    first = await claim_one(http, lease_seconds=2, worker_id="silent")
+
+    second = await claim_one(http, wait_seconds=20, worker_id="other")
+
+    assert (second["job"]["id"], second["job"]["attempt"]) == (job_id, 2)
+    assert int(second["lease"]["fence"]) > int(first["lease"]["fence"])
+    assert await finish(http, first) == "lost"
+    assert (await app.jobs.show(job_id)).attempts[0].outcome == "rescued"
+
+
+async def test_the_jobs_of_a_client_that_went_away_are_not_leased(server, app: App, monkeypatch: pytest.MonkeyPatch):
+    async with client_of(server) as http:
+        waiting = asyncio.create_task(claim_one(http, wait_seconds=20))
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        job_id = await enqueue(http)
+        await asyncio.sleep(0.3)
+
+        assert (await claim_one(http))["job"]["id"] == job_id
+        assert (await app.jobs.show(job_id)).job.attempt == 1
+
+
+async def test_a_claim_is_refused_while_the_queue_is_paused(http):
+    await enqueue(http)
+    await http.post("/v1/queues/orders/pause")
+    response = await http.post("/v1/leases/claim", json={"queues": ["orders"], "tasks": ["charge"], "wait_seconds": 1})
+    assert response.json() == {"leases": []}
+
+    waiting = asyncio.create_task(claim_one(http, wait_seconds=20))
+    await http.post("/v1/queues/orders/resume")
+
+    assert (await waiting)["job"]["attempt"] == 1
+
+
+@pytest.mark.parametrize(
+    ("item", "word"),
+    [
+        ({"outcome": "complete", "reason": "x"}, "has no reason"),
+        ({"outcome": "retry"}, "needs error"),
+        ({"outcome": "fail", "error": {"message": "x"}, "delay_seconds": 3}, "has no delay_seconds"),
+        ({"outcome": "snooze"}, "needs delay_seconds"),
+        ({"outcome": "done"}, "Invalid enum value"),
+    ],
+)
+async def test_an_outcome_with_wrong_fields_is_refused_and_nothing_written(sqlite_app: AppClass, item: dict, word: str):
+    from holdfast.server import asgi
+
+    async with client_of(asgi(sqlite_app)) as http:
+        lease = {"job_id": "0" * 8 + "-0000-7000-8000-" + "0" * 12, "seq": 1, "fence": "1"}
+        response = await http.post("/v1/leases/finish", json={"leases": [{"lease": lease, **item}]})
+        many = await http.post("/v1/leases/release", json={"leases": [lease] * (MAX_LEASES + 1)})
+
+    assert (response.status_code, many.status_code) == (422, 422)
+    assert word in response.json()["detail"]
