@@ -15,6 +15,7 @@ from holdfast.server.dashboard.read.jobs import read_jobs
 from holdfast.server.dashboard.read.overview import read_overview
 from holdfast.server.dashboard.read.query import job_query
 from holdfast.server.dashboard.read.queues import read_queues, read_tasks
+from holdfast.server.dashboard.read.records import read_audit, read_operations
 from holdfast.server.dashboard.read.schedules import read_schedules
 from holdfast.server.dashboard.read.streams import read_consumer, read_streams
 from holdfast.server.dashboard.read.system import read_system
@@ -70,8 +71,16 @@ async def _consumer(app: App, asked: Asked) -> Values:
     return {"screen": await read_consumer(app, asked.query.get("name", ""))}
 
 
+async def _operations(app: App, asked: Asked) -> Values:
+    return {"screen": await read_operations(app, asked.query.get("before"))}
+
+
+async def _audit(app: App, asked: Asked) -> Values:
+    return {"screen": await read_audit(app, asked.query.get("before"))}
+
+
 async def _errors(app: App, _: Asked) -> Values:
-    return {"screen": await read_errors(app), "has_operations": True}
+    return {"screen": await read_errors(app)}
 
 
 def _plain(read: Callable[[App], Awaitable[msgspec.Struct]]) -> Reader:
@@ -100,6 +109,8 @@ PAGES: Final = (
     Page("/schedules", "Schedules", _plain(read_schedules)),
     Page("/streams", "Streams", _plain(read_streams)),
     Page("/consumer", "Consumer", _consumer),
+    Page("/operations", "Operations", _operations),
+    Page("/audit", "Audit", _audit),
     Page("/system", "System", _plain(read_system)),
 )
 

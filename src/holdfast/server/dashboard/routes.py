@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
-from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from holdfast.errors import JobNotFound
 from holdfast.model.ids import is_id
-from holdfast.server.access import Caller, Role, require
+from holdfast.server.access import Role, require
+from holdfast.server.auditing import record
 from holdfast.server.dashboard.actions import ON_JOBS, ON_NAMES, Action
 from holdfast.server.dashboard.assets import serve_asset
+from holdfast.server.dashboard.bulk import ON_OPERATIONS, preview, start
 from holdfast.server.dashboard.forms import Form, read_form
 from holdfast.server.dashboard.frame import (
     KEYS_COOKIE,
-    NOTICE_COOKIE,
     THEME_COOKIE,
     THEMES,
-    Notice,
     frame_of,
     page_response,
-    problem_page,
     render,
 )
+from holdfast.server.dashboard.going import enter, go_back, redirect
 from holdfast.server.dashboard.live import LiveHub
 from holdfast.server.dashboard.pages import PAGES, Asked, Page, page_at
 from holdfast.server.dashboard.read.query import searched
@@ -37,8 +36,6 @@ from holdfast.server.state import state_of
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 _YEAR: Final = 365 * 86400
-_NOTICE_SECONDS: Final = 30
-_LONGEST_NOTICE: Final = 1000
 
 
 def routes() -> list[BaseRoute]:
@@ -47,6 +44,9 @@ def routes() -> list[BaseRoute]:
         *(Route(page.path, _page(page), methods=["GET"]) for page in PAGES),
         Route("/jobs/{job_id}", _act_on_job, methods=["POST"]),
         *(Route(path, _act_on_name(path), methods=["POST"]) for path in ON_NAMES),
+        Route("/operations", _act_on_operation, methods=["POST"]),
+        Route("/preview", preview, methods=["GET"]),
+        Route("/preview", start, methods=["POST"]),
         Route("/preferences", _prefer, methods=["POST"]),
         Route("/live", _live(LiveHub()), methods=["GET"]),
         Route("/static/{version}/{name}", serve_asset, methods=["GET"]),
@@ -58,7 +58,7 @@ def routes() -> list[BaseRoute]:
 
 def _page(page: Page) -> Endpoint:
     async def show(request: Request) -> Response:
-        caller = await _enter(request, Role.READ)
+        caller = await enter(request, Role.READ)
         app = state_of(request).app
         query = dict(request.query_params)
         if page.path == "/jobs" and query.get("q", "").strip():
@@ -76,15 +76,6 @@ def _page(page: Page) -> Endpoint:
     return show
 
 
-async def _enter(request: Request, role: Role) -> Caller:
-    """Check the role, and open the store."""
-    state = state_of(request)
-    state.problem_page = problem_page
-    caller = await require(role)(request)
-    await state.opened()
-    return caller
-
-
 async def _search(request: Request, text: str) -> Response:
     """Go to what a search means: a job by its id, or the list with a filter."""
     parts, words = searched(text)
@@ -94,7 +85,7 @@ async def _search(request: Request, text: str) -> Response:
     if words:
         raise Problem(422, "search", f"cannot search for {' '.join(words)!r}: write an id, or state: queue: task:")
     query = {"state": request.query_params.get("state"), **parts}
-    return _redirect(frame_of(request, request.state.caller).url("/jobs", **query))
+    return redirect(frame_of(request, request.state.caller).url("/jobs", **query))
 
 
 async def _whole_id(request: Request, text: str) -> Response:
@@ -103,7 +94,7 @@ async def _whole_id(request: Request, text: str) -> Response:
     if len(found) != 1:
         how = "no job" if not found else "more than one job"
         raise JobNotFound(f"{how} has an id like {text[:40]!r}: give the id that a list shows")
-    return _redirect(frame_of(request, request.state.caller).url(f"/jobs/{found[0]}"))
+    return redirect(frame_of(request, request.state.caller).url(f"/jobs/{found[0]}"))
 
 
 # --- actions ----------------------------------------------------------------------------------------------------------
@@ -111,6 +102,10 @@ async def _whole_id(request: Request, text: str) -> Response:
 
 async def _act_on_job(request: Request) -> Response:
     return await _act(request, ON_JOBS, lambda _: request.path_params["job_id"])
+
+
+async def _act_on_operation(request: Request) -> Response:
+    return await _act(request, ON_OPERATIONS, lambda form: form.require("name"))
 
 
 def _act_on_name(path: str) -> Endpoint:
@@ -121,7 +116,7 @@ def _act_on_name(path: str) -> Endpoint:
 
 
 async def _act(request: Request, actions: Mapping[str, Action], target_of: Callable[[Form], str]) -> Response:
-    caller = await _enter(request, Role.OPERATE)
+    caller = await enter(request, Role.OPERATE)
     form = await read_form(request)
     action = actions.get(form.get("verb"))
     if action is None:
@@ -129,32 +124,16 @@ async def _act(request: Request, actions: Mapping[str, Action], target_of: Calla
     await require(action.role)(request)
     target = target_of(form)
     notice = await action.run(state_of(request).app, target, form)
+    await record(request, caller, action.name, target, notice.text)
     is_gone = action.name == "job.delete"
-    return _back(request, caller, "/jobs" if is_gone else form.get("back"), notice)
-
-
-def _back(request: Request, caller: Caller, path: str, notice: Notice | None) -> Response:
-    """Return to the page of the form: to a path of this server only."""
-    frame = frame_of(request, caller)
-    is_own = path.startswith("/") and page_at(path.partition("?")[0]) is not None
-    response = _redirect(frame.prefix + (path if is_own else "/"))
-    if notice is not None:
-        text = quote(f"{notice.kind} {notice.text[:_LONGEST_NOTICE]}")
-        response.set_cookie(
-            NOTICE_COOKIE, text, _NOTICE_SECONDS, path=frame.prefix or "/", httponly=True, samesite="strict"
-        )
-    return response
-
-
-def _redirect(url: str) -> RedirectResponse:
-    return RedirectResponse(url, 303)
+    return go_back(request, caller, "/jobs" if is_gone else form.get("back"), notice)
 
 
 async def _prefer(request: Request) -> Response:
     """Keep the viewer's theme, and whether single keys do something, in cookies."""
-    caller = await _enter(request, Role.READ)
+    caller = await enter(request, Role.READ)
     form = await read_form(request)
-    response = _back(request, caller, form.get("back"), None)
+    response = go_back(request, caller, form.get("back"), None)
     path = frame_of(request, caller).prefix or "/"
     if form.get("theme") in THEMES:
         response.set_cookie(THEME_COOKIE, form.get("theme"), _YEAR, path=path, samesite="lax", httponly=True)
@@ -168,7 +147,7 @@ async def _prefer(request: Request) -> Response:
 
 def _live(hub: LiveHub) -> Endpoint:
     async def stream(request: Request) -> Response:
-        caller = await _enter(request, Role.READ)
+        caller = await enter(request, Role.READ)
         address = request.query_params.get("of", "/")
         if page_at(address.partition("?")[0]) is None:
             raise Problem(404, "not-found", "there is no such page")

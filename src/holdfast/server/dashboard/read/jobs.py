@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SHOWN: Final = 50
 _CHUNK: Final = 500
 _MOST_CHUNKS: Final = 4
-_COUNTED: Final = (JobState.SCHEDULED, JobState.BLOCKED, JobState.READY, JobState.RUNNING, JobState.FAILED)
+COUNTED: Final = (JobState.SCHEDULED, JobState.BLOCKED, JobState.READY, JobState.RUNNING, JobState.FAILED)
 ORDER: Final = (
     JobState.RUNNING,
     JobState.READY,
@@ -48,7 +48,9 @@ class JobsScreen(msgspec.Struct, frozen=True):
     looked_at: int | None = None
 
 
-class _Found(msgspec.Struct, frozen=True):
+class FoundJobs(msgspec.Struct, frozen=True):
+    """Jobs that match a filter, and the cursor behind the last job that was compared; None: there are no more."""
+
     jobs: list[JobView]
     cursor: str | None
     looked_at: int | None = None
@@ -57,7 +59,7 @@ class _Found(msgspec.Struct, frozen=True):
 async def read_jobs(app: App, query: JobQuery) -> JobsScreen:
     """Read a page: three statements, or up to seven under a filter that few jobs match."""
     queues = await app.queues.list(most=MOST_COUNTED)
-    found = await _matching(app, query)
+    found = await matching(app, query)
     return JobsScreen(
         query,
         _tabs(query, [view for view in queues if query.queue in {None, view.name}]),
@@ -70,7 +72,7 @@ async def read_jobs(app: App, query: JobQuery) -> JobsScreen:
 
 def _tabs(query: JobQuery, queues: list[QueueView]) -> tuple[StateTab, ...]:
     def count(state: JobState) -> str | None:
-        if state not in _COUNTED or query.task is not None:
+        if state not in COUNTED or query.task is not None:
             return None
         counted = {name for view in queues for name in view.at_least}
         return at_least(sum(getattr(view, state) for view in queues), state, counted)
@@ -78,7 +80,7 @@ def _tabs(query: JobQuery, queues: list[QueueView]) -> tuple[StateTab, ...]:
     return tuple(StateTab(state, count(state), state is query.state) for state in ORDER)
 
 
-async def _matching(app: App, query: JobQuery) -> _Found:
+async def matching(app: App, query: JobQuery) -> FoundJobs:
     """Return jobs that match, and the cursor behind the last job that was compared.
 
     Ready jobs are indexed by queue and task. In the other states a store would search on until it has found enough,
@@ -86,7 +88,7 @@ async def _matching(app: App, query: JobQuery) -> _Found:
     """
     if query.state in {JobState.READY, JobState.RUNNING} or (query.queue is None and query.task is None):
         page = await app.jobs.list(query.state, queue=query.queue, task=query.task, cursor=query.cursor, limit=SHOWN)
-        return _Found(page.jobs, page.cursor)
+        return FoundJobs(page.jobs, page.cursor)
     found: list[JobView] = []
     cursor, looked_at = query.cursor, 0
     for _ in range(_MOST_CHUNKS):
@@ -96,11 +98,11 @@ async def _matching(app: App, query: JobQuery) -> _Found:
         found += [page.jobs[place - 1] for place in places[:room]]
         if len(places) >= room and places[room - 1] < len(page.jobs):  # the next page begins inside this chunk
             page = await app.jobs.list(query.state, cursor=cursor, limit=places[room - 1])
-            return _Found(found, page.cursor)
+            return FoundJobs(found, page.cursor)
         cursor, looked_at = page.cursor, looked_at + len(page.jobs)
         if cursor is None or len(found) >= SHOWN:
-            return _Found(found, cursor)
-    return _Found(found, cursor, looked_at)
+            return FoundJobs(found, cursor)
+    return FoundJobs(found, cursor, looked_at)
 
 
 def _fits(job: JobView, query: JobQuery) -> bool:
