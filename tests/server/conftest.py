@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -62,7 +63,7 @@ def client_of(server: Starlette, base: str = "http://localhost", **settings) -> 
     return httpx.AsyncClient(transport=httpx.ASGITransport(server), base_url=base, **settings)
 
 
-async def claim_one(http: httpx.AsyncClient, **wanted) -> dict:
+async def claim_one(http: httpx.AsyncClient, **wanted) -> Any:
     """Claim the only job that is ready."""
     body = {"queues": ["orders"], "tasks": ["charge"], **wanted}
     response = await http.post("/v1/leases/claim", json=body)

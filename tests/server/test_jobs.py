@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import httpx
 import pytest
@@ -14,13 +15,13 @@ from holdfast.model.ids import new_id
 CHARGE = {"task": "charge", "kwargs": {"order_id": 7}}
 
 
-async def enqueue(http: httpx.AsyncClient, **options) -> str:
+async def enqueue(http: httpx.AsyncClient, **options) -> Any:
     response = await http.post("/v1/jobs", json=CHARGE | options)
     assert response.status_code == 201, response.text
     return response.json()["id"]
 
 
-async def finish(http: httpx.AsyncClient, claimed: dict, outcome: str = "complete", **more) -> str:
+async def finish(http: httpx.AsyncClient, claimed: Any, outcome: str = "complete", **more) -> Any:
     item = {"lease": claimed["lease"], "outcome": outcome, **more}
     response = await http.post("/v1/leases/finish", json={"leases": [item]})
     assert response.status_code == 200, response.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import httpx
 import pytest
@@ -14,7 +15,7 @@ from holdfast.app.app import App as AppClass
 from holdfast.server.api.lease_schemas import MAX_LEASES
 
 
-async def verdict_of(response: httpx.Response) -> str:
+async def verdict_of(response: httpx.Response) -> Any:
     assert response.status_code == 200, response.text
     return response.json()["verdicts"][0]["verdict"]
 
@@ -136,7 +137,7 @@ async def test_an_extension_reports_progress_and_says_when_to_stop(http, app: Ap
     claimed = await claim_one(http, lease_seconds=2)
     item = {"lease": claimed["lease"], "progress": {"percent": 40, "note": "halfway"}}
 
-    async def extend() -> str:
+    async def extend() -> Any:
         return await verdict_of(await http.post("/v1/leases/extend", json={"leases": [item], "lease_seconds": 500}))
 
     assert await extend() == "extended"
@@ -196,7 +197,7 @@ async def test_a_claim_is_refused_while_the_queue_is_paused(http):
         ({"outcome": "done"}, "Invalid enum value"),
     ],
 )
-async def test_an_outcome_with_wrong_fields_is_refused_and_nothing_written(sqlite_app: AppClass, item: dict, word: str):
+async def test_an_outcome_with_wrong_fields_is_refused_and_nothing_written(sqlite_app: AppClass, item: Any, word: str):
     from holdfast.server import asgi
 
     async with client_of(asgi(sqlite_app)) as http:

@@ -26,12 +26,12 @@ from urllib.parse import urlsplit
 import msgspec
 from starlette.requests import HTTPConnection, Request
 
+from holdfast.model.scopes import ANY_QUEUE, Scope, ScopeKind, allows
 from holdfast.server.problems import Problem
 from holdfast.server.state import state_of
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
-_ALL: Final = "*"
 
 
 class Role(IntEnum):
@@ -64,19 +64,21 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 def caller_with_role(subject: str, role: Role) -> Caller:
-    """Return what a role includes: those that operate may enqueue, and admins may do everything."""
-    is_admin = role is Role.ADMIN
-    return Caller(subject, role, enqueues=role >= Role.OPERATE, queues=None if is_admin else frozenset())
+    """Return what a role includes, which is what the scope of that name includes."""
+    return caller_with_scopes(subject, [Scope(ScopeKind[role.name])])
 
 
-def caller_with_scopes(subject: str, scopes: Sequence[str]) -> Caller:
-    """Return what the scopes of a token allow together; unknown ones allow nothing."""
-    roles = [role for role in Role if role.name.lower() in scopes]
-    role = max(roles, default=None)
-    base = Caller(subject) if role is None else caller_with_role(subject, role)
-    named = frozenset(scope.removeprefix("work:") for scope in scopes if scope.startswith("work:"))
-    queues = None if base.queues is None or "work" in scopes or _ALL in named else named
-    return msgspec.structs.replace(base, enqueues=base.enqueues or "enqueue" in scopes, queues=queues)
+def caller_with_scopes(subject: str, scopes: Sequence[Scope]) -> Caller:
+    """Return what the scopes of a token allow together."""
+    roles = [role for role in Role if allows(scopes, Scope(ScopeKind[role.name]))]
+    works_everywhere = allows(scopes, Scope(ScopeKind.WORK, ANY_QUEUE))
+    named = frozenset(scope.queue for scope in scopes if scope.kind is ScopeKind.WORK and scope.queue is not None)
+    return Caller(
+        subject,
+        max(roles, default=None),
+        enqueues=allows(scopes, Scope(ScopeKind.ENQUEUE)),
+        queues=None if works_everywhere else named,
+    )
 
 
 async def caller_of(request: Request) -> Caller:
@@ -125,9 +127,9 @@ async def _authorized(request: Request) -> Caller:
     text = _credentials(request)
     if text is not None:
         await state.opened()
-        token = await state.tokens.verify(text)
+        token = await state.app.tokens.verify(text)
         if token is None:
-            raise _unknown_caller(request, "the token is unknown, expired or revoked")
+            raise _unknown_caller(request, "the token is unknown or was revoked")
         return caller_with_scopes(token.name, token.scopes)
     if is_local(request) and not state.settings.requires_token:
         return caller_with_role("local", Role.ADMIN)

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from holdfast.server.claims import Claims
 from holdfast.server.extending import Extending
-from holdfast.server.tokens import TokenStore, tokens_of
+from holdfast.server.operating import Operating
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
@@ -53,11 +53,11 @@ class ServerState:
     def __init__(self, app: App, settings: ServerSettings) -> None:
         self.app = app
         self.settings = settings
-        self.tokens: TokenStore = tokens_of(app)
         self.problem_page: ProblemPage | None = None
         """How a problem is shown to a browser outside of the API; the dashboard sets it."""
         self.claims = Claims(self)
         self.extending = Extending(self)
+        self.operating = Operating(app)
         self._opening = asyncio.Lock()
         self._opened_here = False
 
@@ -74,6 +74,7 @@ class ServerState:
         """End the upkeep; close the store, unless it was open before the server used it."""
         await self.claims.close()
         await self.extending.close()
+        await self.operating.close()
         if self._opened_here:
             self._opened_here = False
             await self.app.close()

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.model.allocation import AllocationState
-from holdfast.server.api.fields import NULL, Headers, Id, Json, Limit, Name, Request
+from holdfast.server.api.fields import Headers, Id, Json, Limit, Name, Request, no_json
 
 Version = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 Place = Annotated[str, Meta(max_length=60_000, description="The cursor of the page before, a version or a position.")]
@@ -19,7 +19,7 @@ class NewEventRequest(Request, frozen=True):
     """An event to append; `id` makes it safe to repeat."""
 
     name: Name
-    payload: Json = NULL
+    payload: Json = msgspec.field(default_factory=no_json)
     headers: Headers | None = None
     id: Id | None = None
 

@@ -29,8 +29,16 @@ Json = msgspec.Raw
 """Any JSON, passed on as it is."""
 NULL: Final = msgspec.Raw(b"null")
 
+
+def no_json() -> Json:
+    """Return the default of a field of any JSON."""
+    return NULL
+
+
 PATH_FIELDS: Final[dict[str, Any]] = {
     "job_id": Id,
+    "operation_id": Id,
+    "token": Name,
     "queue": Name,
     "task": Name,
     "schedule": Name,

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from holdfast.server.api.fields import NULL, Duration, Fence, Id, Json, LeaseLength, Limit, Name, Request, Text, Wait
+from holdfast.server.api.fields import Duration, Fence, Id, Json, LeaseLength, Limit, Name, Request, Text, Wait, no_json
 from holdfast.server.api.job_schemas import JobLease
 
 MAX_LEASES = 500
@@ -124,7 +124,7 @@ class FinishedItem(Request, frozen=True):
 
     lease: LeaseRef
     outcome: Literal["complete", "retry", "fail", "snooze", "cancel"]
-    result: Json = NULL
+    result: Json = msgspec.field(default_factory=no_json)
     error: ReportedError | None = None
     delay_seconds: Duration | None = None
     reason: Text | None = None

@@ -53,6 +53,7 @@ def openapi(operations: Sequence[Operation]) -> dict[str, Any]:
     kinds = _kinds(operations)
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
     by_kind = {id(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
+    problem = by_kind[id(ProblemDetails)]
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         path = _PARAMETER.sub(r"{\1}", operation.path)
@@ -68,6 +69,10 @@ def openapi(operations: Sequence[Operation]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": components,
+            "responses": {
+                _problem_name(status): {"description": text, "content": {MEDIA_TYPE: {"schema": problem}}}
+                for status, text in _PROBLEMS.items()
+            },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"token": []}, {}],
@@ -146,7 +151,10 @@ def _responses(operation: Operation, by_kind: dict[int, Any]) -> dict[str, Any]:
     statuses = {*_ALWAYS, *operation.problems, *(_WITH_BODY if has_body else ())}
     if "{" in operation.path:
         statuses.add(404)
-    problem = {MEDIA_TYPE: {"schema": by_kind[id(ProblemDetails)]}}
     for status in sorted(statuses):
-        responses[str(status)] = {"description": _PROBLEMS[status], "content": problem}
+        responses[str(status)] = {"$ref": f"#/components/responses/{_problem_name(status)}"}
     return responses
+
+
+def _problem_name(status: int) -> str:
+    return f"Problem{status}"

@@ -19,9 +19,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from holdfast.server.access import Caller, Role, caller_of, forbidden
+from holdfast.server.access import SAFE_METHODS, Caller, Role, caller_of, forbidden
 from holdfast.server.api.bodies import read_body
 from holdfast.server.api.fields import NOTHING, PATH_FIELDS, NoFields
+from holdfast.server.auditing import record
 from holdfast.server.problems import Problem
 from holdfast.server.state import ServerState, state_of
 
@@ -122,6 +123,17 @@ class Operation(msgspec.Struct, frozen=True):
         paragraphs = [" ".join(part.split()) for part in rest.split("\n\n")]
         return "\n\n".join(part for part in paragraphs if part)
 
+    @property
+    def is_audited(self) -> bool:
+        """Whether it is recorded who did it: what operators change, not the work of producers and workers."""
+        return self.method not in SAFE_METHODS and self.needs in {Need.OPERATE, Need.ADMIN}
+
+    @property
+    def action(self) -> str:
+        """The name in the audit log: `queue.pause` for `pause_queue`."""
+        verb, _, noun = self.name.partition("_")
+        return f"{noun}.{verb}"
+
     def route(self) -> Route:
         """Return the route; GET answers HEAD, too."""
         return Route(self.path, self._answer, methods=[self.method], name=self.name)
@@ -141,6 +153,9 @@ class Operation(msgspec.Struct, frozen=True):
                 answer = await self.handler(call)
         except TimeoutError:
             raise Problem(503, "timeout", "the store took too long; repeat the request with the same ids") from None
+        if self.is_audited:
+            target = " ".join(str(value) for value in request.path_params.values())
+            await record(request, caller, self.action, target)
         if answer.value is None:
             return Response(status_code=204, headers=dict(answer.headers))
         return Response(_encode(answer.value), answer.status, dict(answer.headers), media_type="application/json")

@@ -52,7 +52,7 @@ class BacklogQuery(Request, frozen=True):
     jobs_per_worker: Annotated[int, Meta(ge=1, le=1_000_000)] = 10
 
 
-class Backlog(msgspec.Struct, frozen=True):
+class QueueBacklog(msgspec.Struct, frozen=True):
     """What a queue holds, to scale workers by; counted up to ten thousand jobs of each state."""
 
     queue: str

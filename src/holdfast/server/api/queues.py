@@ -9,9 +9,9 @@ from holdfast.server.api.fields import NoFields
 from holdfast.server.api.job_schemas import EnqueuedJob
 from holdfast.server.api.operation import Answer, ApiCall, Need, Operation
 from holdfast.server.api.queue_schemas import (
-    Backlog,
     BacklogQuery,
     Changed,
+    QueueBacklog,
     QueueList,
     QueueQuery,
     RunRequest,
@@ -54,10 +54,10 @@ async def show_backlog(call: ApiCall[BacklogQuery, NoFields]) -> Answer:
     queue = call.path("queue")
     view = next((view for view in await call.app.queues.list(most=_MOST) if view.name == queue), None)
     if view is None:
-        return Answer(Backlog(queue, 0, 0, 0.0, 0))
+        return Answer(QueueBacklog(queue, 0, 0, 0.0, 0))
     oldest = 0.0 if view.oldest_ready is None else max(view.oldest_ready.total_seconds(), 0.0)
     wanted = 0 if view.paused else ceil((view.ready + view.running) / call.query.jobs_per_worker)
-    return Answer(Backlog(queue, view.ready, view.running, oldest, wanted))
+    return Answer(QueueBacklog(queue, view.ready, view.running, oldest, wanted))
 
 
 async def pause_queue(call: ApiCall[NoFields, NoFields]) -> Answer:
@@ -175,7 +175,7 @@ _TASK: Final = "/v1/tasks/{task}"
 _SCHEDULE: Final = "/v1/schedules/{schedule}"
 OPERATIONS: Final = (
     Operation("GET", "/v1/queues", list_queues, Need.READ, {200: QueueList}, query=QueueQuery),
-    Operation("GET", f"{_QUEUE}/backlog", show_backlog, Need.READ, {200: Backlog}, query=BacklogQuery),
+    Operation("GET", f"{_QUEUE}/backlog", show_backlog, Need.READ, {200: QueueBacklog}, query=BacklogQuery),
     Operation("POST", f"{_QUEUE}/pause", pause_queue, Need.OPERATE, {200: Changed}),
     Operation("POST", f"{_QUEUE}/resume", resume_queue, Need.OPERATE, {200: Changed}),
     Operation("GET", "/v1/tasks", list_tasks, Need.READ, {200: TaskList}),

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from holdfast.server.access import caller_of
-from holdfast.server.api import enqueue, events, jobs, leases, queues
+from holdfast.server.api import enqueue, events, jobs, leases, queues, records
 from holdfast.server.api.openapi import openapi
 from holdfast.server.api.operation import Operation
 
@@ -22,6 +22,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *leases.OPERATIONS,
     *queues.OPERATIONS,
     *events.OPERATIONS,
+    *records.OPERATIONS,
 )
 
 

@@ -1,0 +1,28 @@
+"""Record who changed what, in the audit log of the store."""
+
+from __future__ import annotations
+
+import logging
+
+from starlette.requests import Request
+
+from holdfast.errors import StoreError
+from holdfast.server.access import Caller
+from holdfast.server.state import state_of
+
+_logger = logging.getLogger("holdfast.server")
+
+
+async def record(request: Request, caller: Caller, action: str, target: str, detail: str = "") -> None:
+    """Record a change that was made.
+
+    If the store fails now, the entry goes to the log of the server: the change is made, and its caller must know.
+    """
+    origin = "" if request.client is None else request.client.host
+    try:
+        await state_of(request).app.audit.record(caller.subject, action, target, detail, origin=origin)
+    except StoreError as error:
+        _logger.error(  # noqa: TRY400 - the traceback would say nothing more
+            "not in the audit log (%s): %s did %s to %s %s, from %s",
+            error, caller.subject, action, target, detail, origin,
+        )  # fmt: skip

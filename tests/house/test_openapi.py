@@ -1,0 +1,13 @@
+"""The committed OpenAPI document is the one that the code makes."""
+
+from __future__ import annotations
+
+from tests.house.sources import ROOT
+
+from holdfast.server.api.routes import document
+
+
+def test_the_committed_openapi_document_is_current():
+    committed = ROOT / "docs" / "reference" / "openapi.json"
+
+    assert committed.read_bytes() == document(), f"write it again: python -m holdfast.server.api > {committed}"
