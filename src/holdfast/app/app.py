@@ -20,6 +20,7 @@ from holdfast.app.job_handle import JobHandle, SyncJob
 from holdfast.app.job_waits import WaitsOfApp
 from holdfast.app.observing import Observing
 from holdfast.app.open import open_for_app
+from holdfast.app.relays import Relays, refuse_relay_name
 from holdfast.app.retry_unknown import repeat_unknown
 from holdfast.app.schedules import Schedules, SyncSchedules
 from holdfast.app.sync import Blocking, Portal, Sync
@@ -30,8 +31,6 @@ from holdfast.errors import ConfigError, OutcomeUnknown
 from holdfast.hooks.values import JobEnqueue
 from holdfast.jobs.enqueue_batcher import EnqueueBatcher
 from holdfast.jobs.task import TASK_SETTINGS, TaskSettings, make_task
-from holdfast.model.allocation import Timing
-from holdfast.model.duration import to_span
 from holdfast.model.ids import id_text
 from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.job import NewJob
@@ -44,8 +43,6 @@ from holdfast.runtime.unknown_settings import refuse_unknown
 from holdfast.store.backend import Backend
 from holdfast.store.values import ClaimRequest, Enqueued, LeaseView, Rescued, Retention, WorkerView
 from holdfast.streams.consumer import CONSUMER_SETTINGS, Consumers, ConsumerSettings, make_consumer
-from holdfast.streams.node import Node
-from holdfast.worker.job_child.event_children import event_children
 from holdfast.worker.job_child.importing import RegisteredConsumer, remember
 from holdfast.worker.work_log import log_work
 
@@ -83,8 +80,10 @@ class App(Observing, AnswersOtherCalls):
         super().__init__()
         self.name = check_name("app", name)
         log_work(self.hooks)
-        self._events_url = events
-        self.backend: Backend = open_for_app(url, events)
+        self.events_url = events
+        """The URL of Kafka, if the app was given one."""
+        self.relays = Relays(self)
+        self.backend: Backend = open_for_app(url, events, self.relays.categories)
         self.tasks = TasksOfApp(self)
         self.jobs = Jobs(self)
         self.queues = Queues(self)
@@ -118,7 +117,7 @@ class App(Observing, AnswersOtherCalls):
         if self.is_open:
             remedy = "call app.use(…) before anything else, or app.close() first"
             raise ConfigError(f"{self.backend.url} is open already: {remedy}")
-        self.backend = open_for_app(url, self._events_url)
+        self.backend = open_for_app(url, self.events_url, self.relays.categories)
 
     @property
     def is_open(self) -> bool:
@@ -138,6 +137,7 @@ class App(Observing, AnswersOtherCalls):
         """Close the connections of this process; the next call opens them again."""
         await self.hooks.settle(cancels=True)
         self._opened_in = 0
+        await self.relays.close()
         await self.backend.close()
 
     async def __aenter__(self) -> Self:
@@ -223,6 +223,7 @@ class App(Observing, AnswersOtherCalls):
             remedy = f'pass a name and what it reads, as in @app.consumer("{own}", category=…)'
             raise ConfigError(f"@app.consumer needs parentheses: {remedy}")
         refuse_unknown(f"consumer {name!r}", settings, CONSUMER_SETTINGS)
+        refuse_relay_name(name)
 
         def register(handler: H) -> H:
             try:
@@ -236,28 +237,8 @@ class App(Observing, AnswersOtherCalls):
 
         return register
 
-    def node(
-        self, *, node_id: str | None = None, timing: Timing | None = None, stuck_grace: float | timedelta = 10.0
-    ) -> Node:
-        """Return a node over this app's consumers; `await node.run()` takes part until `node.stop()`.
-
-        `run_worker` runs a node itself if the app has consumers. With a fixed `node_id` a process that restarts soon
-        gets its partitions back.
-        """
-        if timing is not None and not isinstance(cast("object", timing), Timing):
-            remedy = "pass Timing(…), or Timing.for_recovery(<seconds>)"
-            raise ConfigError(f"timing must be a Timing, not {timing!r}: {remedy}")
-        grace = to_span(stuck_grace, "stuck_grace").total_seconds()
-        node = Node(
-            self.backend,
-            list(self.subscribed),
-            node_id=node_id,
-            timing=timing,
-            stuck_grace=grace,
-            processes=lambda: event_children(self.backend.full_url),
-        )
-        node.hooks = self.hooks
-        return node
+    relay = Delegated("relays", Relays.relay)
+    node = Delegated("_workers", AppWorkers.node)
 
     # --- workers ----------------------------------------------------------------------------------------------------
 

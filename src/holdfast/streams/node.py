@@ -188,6 +188,8 @@ class Node:
         _logger.info("node %s has joined; consumers: %s", self.node.node_id, ", ".join(sorted(self._consumers)))
 
     async def _subscribe(self, consumer: Consumer) -> None:
+        if consumer.prepare is not None:
+            await consumer.prepare()
         await self._backend.streams.consumers.subscribe(consumer.name, consumer.subscription, consumer.start)
 
     def _described(self) -> NewNode:

@@ -11,5 +11,6 @@ except ModuleNotFoundError as error:
     raise ConfigError(message) from error
 
 from holdfast.backends.kafka.anchored import open_events
+from holdfast.backends.kafka.relay import open_relay
 
-__all__ = ["open_events"]
+__all__ = ["open_events", "open_relay"]

@@ -121,6 +121,11 @@ class KafkaTopics:
         for answer in answers.values():
             await self._answer(answer, f"delete old records of topic {topic}")
 
+    async def forget_group(self, group: str) -> None:
+        """Delete a consumer group without members, with its offsets."""
+        asked = self._admin.delete_consumer_groups([group], request_timeout=_TIMEOUT)[group]
+        await self._answer(asked, f"delete the consumer group {group}", ignore=KafkaError.GROUP_ID_NOT_FOUND)
+
     async def settings(self, topic: str) -> dict[str, str]:
         """Return the configuration of a topic."""
         resource = _client.ConfigResource(_client.ResourceType.TOPIC, topic)
