@@ -19,7 +19,7 @@ from holdfast.app.events import AppEvents
 from holdfast.app.job_handle import JobHandle, SyncJob
 from holdfast.app.job_waits import WaitsOfApp
 from holdfast.app.observing import Observing
-from holdfast.app.open import open_for_app
+from holdfast.app.open import open_for_app, open_streams
 from holdfast.app.relays import Relays, refuse_relay_name
 from holdfast.app.retry_unknown import repeat_unknown
 from holdfast.app.schedules import Schedules, SyncSchedules
@@ -59,7 +59,8 @@ class App(Observing, AnswersOtherCalls):
     """Tasks, consumers and a store. Create one per program, at the top of a module.
 
     `url` names the store; the default is `$HOLDFAST_URL`, then `sqlite:///holdfast.db` in the current directory.
-    `events` (or `$HOLDFAST_EVENTS_URL`) is the URL of Kafka, if new categories are to have their events there.
+    `events` (or `$HOLDFAST_EVENTS_URL`) is the URL of Kafka, if new categories are to have their events there. With
+    `streams`, also a URL of Kafka, there is no store: only consumers, each event at least once.
     `limits` are those of queues; a worker writes them to the store when it starts, if they were changed in the code.
     Nothing is opened before it is needed. Schedules in the code belong to the app of this `name`.
     """
@@ -74,16 +75,22 @@ class App(Observing, AnswersOtherCalls):
         retention: Retention | None = None,
         limits: Mapping[str, Limit | None] | None = None,
         events: str | None = None,
+        streams: str | None = None,
         **unknown: Never,
     ) -> None:
-        refuse_unknown("App", unknown, ("url", "name", "retention", "limits", "events"))
+        refuse_unknown("App", unknown, ("url", "name", "retention", "limits", "events", "streams"))
         super().__init__()
         self.name = check_name("app", name)
         log_work(self.hooks)
         self.events_url = events
         """The URL of Kafka, if the app was given one."""
         self.relays = Relays(self)
-        self.backend: Backend = open_for_app(url, events, self.relays.categories)
+        if streams is not None and (url or events):
+            raise ConfigError("streams=… is Kafka without a store: leave it out, or the URL of the store and events")
+        self._is_alone = streams is not None
+        self.backend: Backend = (
+            open_for_app(url, events, self.relays.categories) if streams is None else open_streams(streams)
+        )
         self.tasks = TasksOfApp(self)
         self.jobs = Jobs(self)
         self.queues = Queues(self)
@@ -117,6 +124,9 @@ class App(Observing, AnswersOtherCalls):
         if self.is_open:
             remedy = "call app.use(…) before anything else, or app.close() first"
             raise ConfigError(f"{self.backend.url} is open already: {remedy}")
+        if self._is_alone:
+            remedy = "leave out --url, and unset $HOLDFAST_URL"
+            raise ConfigError(f"this app reads {self.backend.url} without a store: {remedy}")
         self.backend = open_for_app(url, self.events_url, self.relays.categories)
 
     @property

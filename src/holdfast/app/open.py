@@ -37,6 +37,15 @@ def open_for_app(url: str | None, events: str | None, in_store: Collection[str])
     return open_backend(url, events=events or os.environ.get("HOLDFAST_EVENTS_URL"), in_store=in_store)
 
 
+def open_streams(url: str) -> Backend:
+    """Return the unopened backend of streams in Kafka without a store."""
+    if _scheme(url) != "kafka":
+        raise ConfigError(
+            f"streams={url.partition(':')[0]}://…: pass kafka://…; a store has its streams with it: App(url)"
+        )
+    return cast("Backend", importlib.import_module("holdfast.backends.kafka").open_streams(url))
+
+
 def open_backend(
     url: str,
     *,
