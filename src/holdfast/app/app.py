@@ -19,7 +19,8 @@ from holdfast.app.events import AppEvents
 from holdfast.app.job_handle import JobHandle, SyncJob
 from holdfast.app.job_waits import WaitsOfApp
 from holdfast.app.observing import Observing, report_enqueue
-from holdfast.app.open import open_for_app
+from holdfast.app.open import open_for_app, open_streams
+from holdfast.app.relays import Relays, refuse_relay_name
 from holdfast.app.retry_unknown import repeat_unknown
 from holdfast.app.schedules import Schedules, SyncSchedules
 from holdfast.app.server_parts import ServerParts, SyncServerParts
@@ -31,8 +32,6 @@ from holdfast.errors import ConfigError, OutcomeUnknown
 from holdfast.hooks.sending import send_jobs
 from holdfast.jobs.enqueue_batcher import EnqueueBatcher
 from holdfast.jobs.task import TASK_SETTINGS, TaskSettings, make_task
-from holdfast.model.allocation import Timing
-from holdfast.model.duration import to_span
 from holdfast.model.ids import id_text
 from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.job import NewJob
@@ -45,8 +44,6 @@ from holdfast.runtime.unknown_settings import refuse_unknown
 from holdfast.store.backend import Backend
 from holdfast.store.values import ClaimRequest, Enqueued, LeaseView, Rescued, Retention, WorkerView
 from holdfast.streams.consumer import CONSUMER_SETTINGS, Consumers, ConsumerSettings, make_consumer
-from holdfast.streams.node import Node
-from holdfast.worker.job_child.event_children import event_children
 from holdfast.worker.job_child.importing import RegisteredConsumer, remember
 from holdfast.worker.work_log import log_work
 
@@ -63,7 +60,8 @@ class App(Observing, ServerParts, AnswersOtherCalls):
     """Tasks, consumers and a store. Create one per program, at the top of a module.
 
     `url` names the store; the default is `$HOLDFAST_URL`, then `sqlite:///holdfast.db` in the current directory.
-    `events` (or `$HOLDFAST_EVENTS_URL`) is the URL of Kafka, if new categories are to have their events there.
+    `events` (or `$HOLDFAST_EVENTS_URL`) is the URL of Kafka, if new categories are to have their events there. With
+    `streams`, also a URL of Kafka, there is no store: only consumers, each event at least once.
     `limits` are those of queues; a worker writes them to the store when it starts, if they were changed in the code.
     Nothing is opened before it is needed. Schedules in the code belong to the app of this `name`.
     """
@@ -78,14 +76,22 @@ class App(Observing, ServerParts, AnswersOtherCalls):
         retention: Retention | None = None,
         limits: Mapping[str, Limit | None] | None = None,
         events: str | None = None,
+        streams: str | None = None,
         **unknown: Never,
     ) -> None:
-        refuse_unknown("App", unknown, ("url", "name", "retention", "limits", "events"))
+        refuse_unknown("App", unknown, ("url", "name", "retention", "limits", "events", "streams"))
         super().__init__()
         self.name = check_name("app", name)
         log_work(self.hooks)
-        self._events_url = events
-        self.backend: Backend = open_for_app(url, events)
+        self.events_url = events
+        """The URL of Kafka, if the app was given one."""
+        self.relays = Relays(self)
+        if streams is not None and (url or events):
+            raise ConfigError("streams=… is Kafka without a store: leave it out, or the URL of the store and events")
+        self._is_alone = streams is not None
+        self.backend: Backend = (
+            open_for_app(url, events, self.relays.categories) if streams is None else open_streams(streams)
+        )
         self.tasks = TasksOfApp(self)
         self.jobs = Jobs(self)
         self.queues = Queues(self)
@@ -119,7 +125,10 @@ class App(Observing, ServerParts, AnswersOtherCalls):
         if self.is_open:
             remedy = "call app.use(…) before anything else, or app.close() first"
             raise ConfigError(f"{self.backend.url} is open already: {remedy}")
-        self.backend = open_for_app(url, self._events_url)
+        if self._is_alone:
+            remedy = "leave out --url, and unset $HOLDFAST_URL"
+            raise ConfigError(f"this app reads {self.backend.url} without a store: {remedy}")
+        self.backend = open_for_app(url, self.events_url, self.relays.categories)
 
     @property
     def is_open(self) -> bool:
@@ -139,6 +148,7 @@ class App(Observing, ServerParts, AnswersOtherCalls):
         """Close the connections of this process; the next call opens them again."""
         await self.hooks.settle(cancels=True)
         self._opened_in = 0
+        await self.relays.close()
         await self.backend.close()
 
     async def __aenter__(self) -> Self:
@@ -223,6 +233,7 @@ class App(Observing, ServerParts, AnswersOtherCalls):
             remedy = f'pass a name and what it reads, as in @app.consumer("{own}", category=…)'
             raise ConfigError(f"@app.consumer needs parentheses: {remedy}")
         refuse_unknown(f"consumer {name!r}", settings, CONSUMER_SETTINGS)
+        refuse_relay_name(name)
 
         def register(handler: H) -> H:
             try:
@@ -236,28 +247,8 @@ class App(Observing, ServerParts, AnswersOtherCalls):
 
         return register
 
-    def node(
-        self, *, node_id: str | None = None, timing: Timing | None = None, stuck_grace: float | timedelta = 10.0
-    ) -> Node:
-        """Return a node over this app's consumers; `await node.run()` takes part until `node.stop()`.
-
-        `run_worker` runs a node itself if the app has consumers. With a fixed `node_id` a process that restarts soon
-        gets its partitions back.
-        """
-        if timing is not None and not isinstance(cast("object", timing), Timing):
-            remedy = "pass Timing(…), or Timing.for_recovery(<seconds>)"
-            raise ConfigError(f"timing must be a Timing, not {timing!r}: {remedy}")
-        grace = to_span(stuck_grace, "stuck_grace").total_seconds()
-        node = Node(
-            self.backend,
-            list(self.subscribed),
-            node_id=node_id,
-            timing=timing,
-            stuck_grace=grace,
-            processes=lambda: event_children(self.backend.full_url),
-        )
-        node.hooks = self.hooks
-        return node
+    relay = Delegated("relays", Relays.relay)
+    node = Delegated("_workers", AppWorkers.node)
 
     # --- workers ----------------------------------------------------------------------------------------------------
 

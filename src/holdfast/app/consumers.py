@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
 from holdfast.app.admin import check_limit
+from holdfast.app.relays import CategoryRelay
 from holdfast.app.sync import Blocking, Sync
-from holdfast.errors import ConsumerNotFound
+from holdfast.errors import ConsumerNotFound, HoldfastError
 from holdfast.model.duration import to_span
 from holdfast.model.ids import id_text, is_id
 from holdfast.model.names import check_name
 from holdfast.store.consumers import ConsumerStore
-from holdfast.store.stream_values import ConsumerView, ParkedView, StartAt
+from holdfast.store.stream_values import ConsumerView, ParkedView, Start, StartAt
 from holdfast.streams.consumer import check_start
 
 if TYPE_CHECKING:
@@ -68,9 +69,21 @@ class ConsumerDesk:
         continues unchanged.
         """
         start = check_start(to)
-        store = await self._store()
-        limit = to_span(within, "within").total_seconds()
+        relay = self._app.relays.find(consumer)
         was_running = await self.pause(consumer)
+        try:
+            await self._reset_when_free(consumer, start, to_span(within, "within").total_seconds())
+        except BaseException:
+            if was_running:
+                await self.resume(consumer)
+            raise
+        if relay is not None:
+            await self._forget_sent(consumer, relay)
+        if was_running:
+            await self.resume(consumer)
+
+    async def _reset_when_free(self, consumer: str, start: Start, limit: float) -> None:
+        store = await self._store()
         try:
             async with asyncio.timeout(limit):
                 while not await store.reset(consumer, start):  # noqa: ASYNC110 - another process frees it
@@ -81,9 +94,16 @@ class ConsumerDesk:
                 "`holdfast consumer list --partitions` shows the node; `within` sets the timeout"
             )
             raise TimeoutError(message) from None
-        finally:
-            if was_running:
-                await self.resume(consumer)
+
+    async def _forget_sent(self, consumer: str, relay: CategoryRelay) -> None:
+        """Have Kafka forget what a relay has sent; without that it would drop what is to be sent again."""
+        try:
+            await relay.begin_again()
+        except HoldfastError as error:
+            raise type(error)(
+                f"{error}. The positions of {consumer} are set, but Kafka still knows what it has sent, so it stays "
+                "paused: repeat the reset, then resume it"
+            ) from error
 
     async def forget(self, consumer: str) -> bool:
         """Delete a paused consumer with its positions; False while a node holds one of its shares."""

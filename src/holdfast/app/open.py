@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib.metadata import entry_points
 from typing import cast
 from urllib.parse import urlsplit
@@ -30,16 +30,32 @@ _ENTRY_POINTS = "holdfast.backends"
 _OTHER_STORES = frozenset({"kafka"})
 
 
-def open_for_app(url: str | None, events: str | None) -> Backend:
+def open_for_app(url: str | None, events: str | None, in_store: Collection[str]) -> Backend:
     """Return the unopened backend of an app: by these URLs, by default those of the environment."""
     if url is None:
         url = os.environ.get("HOLDFAST_URL") or DEFAULT_URL
-    return open_backend(url, events=events or os.environ.get("HOLDFAST_EVENTS_URL"))
+    return open_backend(url, events=events or os.environ.get("HOLDFAST_EVENTS_URL"), in_store=in_store)
 
 
-def open_backend(url: str, *, clock: Callable[[], int] | None = None, events: str | None = None) -> Backend:
-    """Return the unopened backend behind a URL; with `events`, a URL of Kafka, new categories have their events there.
+def open_streams(url: str) -> Backend:
+    """Return the unopened backend of streams in Kafka without a store."""
+    if _scheme(url) != "kafka":
+        raise ConfigError(
+            f"streams={url.partition(':')[0]}://…: pass kafka://…; a store has its streams with it: App(url)"
+        )
+    return cast("Backend", importlib.import_module("holdfast.backends.kafka").open_streams(url))
 
+
+def open_backend(
+    url: str,
+    *,
+    clock: Callable[[], int] | None = None,
+    events: str | None = None,
+    in_store: Collection[str] = (),
+) -> Backend:
+    """Return the unopened backend behind a URL.
+
+    With `events`, a URL of Kafka, new categories have their events there, except those named in `in_store`.
     Other packages add schemes by an entry point of the group `holdfast.backends`, named after the scheme, that points
     to an `open_backend` function.
     """
@@ -48,7 +64,7 @@ def open_backend(url: str, *, clock: Callable[[], int] | None = None, events: st
         return backend
     if _scheme(events) != "kafka":
         raise ConfigError(f"events={events.partition(':')[0]}://…: only Kafka keeps events next to a store: kafka://…")
-    return cast("Backend", importlib.import_module("holdfast.backends.kafka").open_events(backend, events))
+    return cast("Backend", importlib.import_module("holdfast.backends.kafka").open_events(backend, events, in_store))
 
 
 def _scheme(url: object) -> str:

@@ -23,7 +23,7 @@ from holdfast.app.sync import THREAD
 from holdfast.app.worker_settings import WorkerSettings, make_worker
 from holdfast.concurrency.store_threads import is_store_thread
 from holdfast.concurrency.timeouts import end_watcher
-from holdfast.errors import ConfigError, SchemaMismatch, StoreUnavailable
+from holdfast.errors import ConfigError, SchemaMismatch, StoreUnavailable, Unsupported
 from holdfast.hooks.observers import Hooks
 from holdfast.hooks.values import JobRescue, WorkerDrain, WorkerEnd, WorkerReport, WorkerStart
 from holdfast.model.allocation import Timing
@@ -218,7 +218,7 @@ async def _code_of(work: Coroutine[Any, Any, int | None]) -> int:
     except (WorkerBroken, NodeBroken) as error:
         _logger.critical("%s", error, exc_info=error)
         return ExitCode.BROKEN
-    except (ConfigError, SchemaMismatch) as error:
+    except (ConfigError, SchemaMismatch, Unsupported) as error:
         _logger.critical("%s", error)
         return ExitCode.CONFIGURATION
     except StoreUnavailable as error:  # only at the start: later a worker reconnects
@@ -343,6 +343,8 @@ async def release_worker(app: App, worker_id: str, reason: str) -> None:
     try:
         if len(app.subscribed):
             await remove_dead_node(backend, worker_id, reason)
+        if not backend.capabilities.has_jobs:
+            return
         rescued: list[Rescued] = []
         try:
             while True:

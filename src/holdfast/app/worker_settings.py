@@ -12,6 +12,7 @@ from holdfast.errors import ConfigError
 from holdfast.model.declarations import Declarations
 from holdfast.model.duration import to_span
 from holdfast.model.limits import Limit, LimitKey
+from holdfast.store.capabilities import JOBS
 from holdfast.worker.settings import WorkerConfig
 from holdfast.worker.worker import Worker
 
@@ -73,6 +74,7 @@ def make_worker(app: App, given: Mapping[str, Any], *, until_idle: bool = False,
     With `until_idle` it ends when no job is ready, although jobs may be scheduled or running elsewhere.
     With `owns_process` it ends the process if a handler is stuck.
     """
+    app.backend.capabilities.require(JOBS)
     rest = dict(given)
     worker_id = rest.pop("worker_id", None)
     queues = _check_queues(rest.pop("queues", None))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Unpack
+from datetime import timedelta
+from typing import TYPE_CHECKING, Unpack, cast
 
 from holdfast.app.run_worker import run_worker
 from holdfast.app.worker_settings import (
@@ -14,9 +15,13 @@ from holdfast.app.worker_settings import (
     make_worker,
 )
 from holdfast.app.working import working
+from holdfast.errors import ConfigError
 from holdfast.model.allocation import Timing
+from holdfast.model.duration import to_span
 from holdfast.model.totals import Totals
 from holdfast.runtime.unknown_settings import refuse_unknown
+from holdfast.streams.node import Node
+from holdfast.worker.job_child.event_children import event_children
 from holdfast.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -28,6 +33,29 @@ class AppWorkers:
 
     def __init__(self, app: App) -> None:
         self._app = app
+
+    def node(
+        self, *, node_id: str | None = None, timing: Timing | None = None, stuck_grace: float | timedelta = 10.0
+    ) -> Node:
+        """Return a node over this app's consumers; `await node.run()` takes part until `node.stop()`.
+
+        `run_worker` runs a node itself if the app has consumers. With a fixed `node_id` a process that restarts soon
+        gets its partitions back.
+        """
+        if timing is not None and not isinstance(cast("object", timing), Timing):
+            remedy = "pass Timing(…), or Timing.for_recovery(<seconds>)"
+            raise ConfigError(f"timing must be a Timing, not {timing!r}: {remedy}")
+        grace = to_span(stuck_grace, "stuck_grace").total_seconds()
+        node = Node(
+            self._app.backend,
+            list(self._app.subscribed),
+            node_id=node_id,
+            timing=timing,
+            stuck_grace=grace,
+            processes=lambda: event_children(self._app.backend.full_url),
+        )
+        node.hooks = self._app.hooks
+        return node
 
     def worker(self, **settings: Unpack[WorkerSettings]) -> Worker:
         """Return a worker over this app's tasks; `await worker.run()` runs it.

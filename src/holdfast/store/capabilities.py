@@ -10,6 +10,10 @@ STREAMS = "keep streams"
 """What a store without streams refuses."""
 QUEUE_EFFECTS = "queue effects"
 """What a store does that has no transactions, but `ctx.transaction()`."""
+JOBS = "keep jobs"
+"""What a store of streams alone refuses."""
+PARK = "park events"
+CHILD_PROCESSES = "run consumers in child processes"
 _JOINS_INSTEAD = "run statements on the connection that ctx.transaction() yields: they commit with the completion"
 
 
@@ -47,6 +51,11 @@ class Capabilities(msgspec.Struct, frozen=True):
     def has_streams(self) -> bool:
         """Whether it keeps events, consumers and nodes."""
         return STREAMS not in self.refusals
+
+    @property
+    def has_jobs(self) -> bool:
+        """Whether it keeps jobs."""
+        return JOBS not in self.refusals
 
     def require(self, what: str) -> None:
         """Raise `Unsupported`, with the reason, if the store does not support `what`."""

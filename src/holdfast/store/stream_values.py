@@ -232,6 +232,8 @@ class NewNode(msgspec.Struct, frozen=True):
     pid: int
     members: tuple[Member, ...]
     timing: Timing
+    is_fixed: bool = False
+    """Whether its id was chosen: a process that restarts soon under it is to get its shares back."""
 
 
 class OwnedShare(msgspec.Struct, frozen=True):

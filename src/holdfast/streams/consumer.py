@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, Literal, TypedDict, Unpack, cast
@@ -54,6 +54,8 @@ class Consumer(msgspec.Struct, frozen=True):
     retry: RetryPolicy
     timeout: timedelta | None
     capacity: int
+    prepare: Callable[[], Awaitable[None]] | None = None
+    """Called before a node subscribes it, to check what it needs."""
 
     def __repr__(self) -> str:
         """Show the name and the subscription."""

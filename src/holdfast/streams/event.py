@@ -83,6 +83,10 @@ class Event:
         value: T = self._decode(kind)
         return value
 
+    def as_stored(self) -> StoredEvent:
+        """Return the event as the store keeps it, with its payload as JSON."""
+        return self._stored
+
     def _decode(self, kind: Any) -> Any:
         try:
             return decoder_for(kind).decode(self._stored.payload)

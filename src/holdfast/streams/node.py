@@ -28,9 +28,10 @@ from holdfast.runtime.executor import Executor
 from holdfast.runtime.uptime import uptime
 from holdfast.store.allocations import AllocationStore
 from holdfast.store.backend import Backend
+from holdfast.store.capabilities import CHILD_PROCESSES, PARK
 from holdfast.store.stream_values import Member, NewNode, OwnedShares
 from holdfast.streams.broker import Broker
-from holdfast.streams.consumer import Consumer
+from holdfast.streams.consumer import Consumer, OnError
 from holdfast.streams.handler_process import HandlerProcesses
 from holdfast.streams.heartbeat import NodeHeartbeat
 from holdfast.streams.leader import Leader
@@ -78,6 +79,7 @@ class Node:
             raise ConfigError(message)
         self.timing = _checked(timing or Timing())
         self.node = NodeKey(check_name("node", node_id or f"node-{socket.gethostname()}-{os.getpid()}"), uuid4().hex)
+        self._is_fixed = node_id is not None
         self._backend = backend
         self._consumers = {consumer.name: consumer for consumer in consumers}
         self._stuck_grace = stuck_grace
@@ -196,16 +198,26 @@ class Node:
 
     async def _enter(self) -> None:
         for consumer in self._consumers.values():
+            self._require(consumer)
             await self._until_answered(partial(self._subscribe, consumer))
         await self._until_answered(lambda: self._store.join(self._described()))
         _logger.info("node %s has joined; consumers: %s", self.node.node_id, ", ".join(sorted(self._consumers)))
 
+    def _require(self, consumer: Consumer) -> None:
+        """Raise `Unsupported` if the store cannot do what a consumer needs."""
+        if consumer.on_error is OnError.PARK:
+            self._backend.capabilities.require(PARK)
+        if consumer.executor is Executor.PROCESS:
+            self._backend.capabilities.require(CHILD_PROCESSES)
+
     async def _subscribe(self, consumer: Consumer) -> None:
+        if consumer.prepare is not None:
+            await consumer.prepare()
         await self._backend.streams.consumers.subscribe(consumer.name, consumer.subscription, consumer.start)
 
     def _described(self) -> NewNode:
         members = tuple(Member(consumer.name, consumer.capacity) for consumer in self._consumers.values())
-        return NewNode(self.node, socket.gethostname(), os.getpid(), members, self.timing)
+        return NewNode(self.node, socket.gethostname(), os.getpid(), members, self.timing, self._is_fixed)
 
     async def _take_part(self, shares: ShareConsumers) -> None:
         assert self._broken is not None  # noqa: S101 - set by `run`

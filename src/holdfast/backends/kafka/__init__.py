@@ -1,4 +1,4 @@
-"""Events in Kafka, next to a SQL store: `App("postgresql://…", events="kafka://…")`."""
+"""Events in Kafka: next to a SQL store (`events=`), copied from one (`app.relay`), or without one (`streams=`)."""
 
 from __future__ import annotations
 
@@ -11,5 +11,7 @@ except ModuleNotFoundError as error:
     raise ConfigError(message) from error
 
 from holdfast.backends.kafka.anchored import open_events
+from holdfast.backends.kafka.groups.backend import open_streams
+from holdfast.backends.kafka.relay import open_relay
 
-__all__ = ["open_events"]
+__all__ = ["open_events", "open_relay", "open_streams"]

@@ -15,7 +15,7 @@ partition. A node that was cut off may read what it likes; its commit finds anot
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -111,7 +111,7 @@ class AnchoredStreams:
 class _Parts:
     """The clients of one process."""
 
-    def __init__(self, location: KafkaLocation, backend: Backend) -> None:
+    def __init__(self, location: KafkaLocation, backend: Backend, in_store: Collection[str]) -> None:
         health = ClientHealth(location.url)
         store = backend.streams
         topics = KafkaTopics(location, health)
@@ -124,7 +124,7 @@ class _Parts:
                 self._readers[consumer] = KafkaReader(location, health, consumer, notifier.arrived)
             return self._readers[consumer]
 
-        categories = KafkaCategories(location, topics, store.foreign)
+        categories = KafkaCategories(location, topics, store.foreign, in_store)
         events = KafkaEvents(
             location,
             health,
@@ -156,11 +156,11 @@ class _Parts:
 class AnchoredBackend(OverStore[Backend]):
     """`Backend`: that of a SQL store, with events in Kafka."""
 
-    def __init__(self, store: Backend, location: KafkaLocation) -> None:
+    def __init__(self, store: Backend, location: KafkaLocation, in_store: Collection[str]) -> None:
         super().__init__(store)
         self.url = f"{store.url}, events in {location.url}"
         self.events_url = location.url
-        self._parts = PerProcess(lambda: _Parts(location, store))
+        self._parts = PerProcess(lambda: _Parts(location, store, in_store))
 
     @property
     def _here(self) -> _Parts:
@@ -191,11 +191,14 @@ class AnchoredBackend(OverStore[Backend]):
         await self._store.close()
 
 
-def open_events(store: Backend, url: str) -> Backend:
-    """Return a store whose new categories have their events in Kafka; raises `ConfigError` for an invalid URL."""
+def open_events(store: Backend, url: str, in_store: Collection[str] = ()) -> Backend:
+    """Return a store whose new categories have their events in Kafka, except those named in `in_store`, which may grow.
+
+    Raises `ConfigError` for an invalid URL.
+    """
     if not store.capabilities.has_streams or not store.capabilities.joins_transactions:
         raise ConfigError(
             f"events in Kafka need a SQL store next to it, for positions and effects, and {store.url} is none: pass "
             "postgresql://…, mysql://… or sqlite://…"
         )
-    return cast("Backend", AnchoredBackend(store, KafkaLocation.parse(url)))
+    return cast("Backend", AnchoredBackend(store, KafkaLocation.parse(url), in_store))

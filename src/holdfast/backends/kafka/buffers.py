@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import islice
+from itertools import dropwhile, islice
 from typing import Final
 
 from holdfast.backends.kafka.homes import Home
@@ -95,9 +95,12 @@ class PartitionBuffer:
         """Return whether the records after a position can be taken from here, under this grant."""
         return self.generation == generation and self._kept_from <= after and not self.is_dropped
 
-    async def take(self, after: int, limit: int, max_bytes: int) -> tuple[list[StoredEvent], int]:
+    async def take(
+        self, after: int, limit: int, max_bytes: int, *, keep_after: int | None = None
+    ) -> tuple[list[StoredEvent], int]:
         """Return the next events after a position, and the position up to which there are no others.
 
+        Records up to `keep_after`, by default up to the position itself, are not asked for again and are forgotten.
         Waits a moment for the first ones. Raises `EventsGone` if records after the position were deleted.
         """
         self.used = time.monotonic()
@@ -111,9 +114,12 @@ class PartitionBuffer:
         with self._lock:
             if self._error is not None:
                 raise self._error
-            self._forget(after)
-            events = within(islice(self._events, limit), max_bytes)
-            passed = self.read_to if self._is_at_end and len(events) == len(self._events) else 0
+            self._forget(after if keep_after is None else keep_after)
+            left = dropwhile(lambda event: event.position <= after, self._events)
+            events = within(islice(left, limit), max_bytes)
+            last = events[-1].position if events else after
+            is_all = not self._events or self._events[-1].position <= last
+            passed = self.read_to if self._is_at_end and is_all else 0
         return events, passed
 
     @staticmethod

@@ -28,10 +28,14 @@ _FRESH: Final = 5.0  # seconds for which the description of a topic is trusted w
 class KafkaCategories:
     """The homes of categories, for one process."""
 
-    def __init__(self, location: KafkaLocation, topics: KafkaTopics, foreign: ForeignEvents) -> None:
+    def __init__(
+        self, location: KafkaLocation, topics: KafkaTopics, foreign: ForeignEvents, in_store: Collection[str]
+    ) -> None:
+        """`in_store` names categories that are not to get a topic; it may grow."""
         self._location = location
         self._topics = topics
         self._foreign = foreign
+        self._in_store = in_store
         self._known: dict[str, Category] = {}
         self._described: dict[str, float] = {}
         self._failed: set[str] = set()
@@ -49,6 +53,11 @@ class KafkaCategories:
         known = await self.find(name)
         return None if known is None or known.home is None else Home.of(known)
 
+    async def stays_in_store(self, name: str) -> bool:
+        """Return whether the store has the events of a category, or is to have them."""
+        found = await self.find(name)
+        return name in self._in_store if found is None else found.home is None
+
     async def open(self, name: str, partitions: int | None = None) -> Category:
         """Return a category; one that is new gets a topic, unless there is one of its name."""
         known = await self.find(name)
@@ -65,7 +74,7 @@ class KafkaCategories:
     async def adopt(self, name: str) -> Category | None:
         """Return a category that the store knows, or whose topic exists; None if there is neither."""
         known = await self.find(name)
-        if known is not None:
+        if known is not None or name in self._in_store:
             return known
         found = await self._topics.describe(self._location.topic(name))
         return None if found is None else await self._adopt(name, found)

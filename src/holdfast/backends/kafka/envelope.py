@@ -27,7 +27,7 @@ _NAMESPACE: Final = UUID("6f0c1f6e-41f5-5a0c-9d3b-6a4f4b8f2f11")
 Headers = list[tuple[str, bytes | str | None]]
 
 
-def headers_of(event: NewEvent, version: int | None = None) -> Headers:
+def headers_of(event: NewEvent | StoredEvent, version: int | None = None) -> Headers:
     """Return the headers of an event's record."""
     headers: Headers = [(ID, event.id), (NAME, event.name)]
     if version is not None:

@@ -63,6 +63,11 @@ class ClientHealth:
         self.denial: KafkaError | None = None
         """Why the broker refuses this client: calls only see that no broker answers."""
 
+    @property
+    def is_down(self) -> bool:
+        """Whether no broker could be reached when the client last tried."""
+        return self._is_down
+
     def on_error(self, error: KafkaError) -> None:
         """Note an error; the client calls this in any of its threads."""
         if error.code() in _DENIED:

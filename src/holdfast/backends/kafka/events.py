@@ -12,7 +12,8 @@ from holdfast.backends.kafka.envelope import headers_of
 from holdfast.backends.kafka.error_map import ClientHealth
 from holdfast.backends.kafka.homes import Home
 from holdfast.backends.kafka.location import KafkaLocation
-from holdfast.backends.kafka.producing import KafkaAppender, OutgoingRecord
+from holdfast.backends.kafka.outgoing import OutgoingRecord
+from holdfast.backends.kafka.producing import KafkaAppender
 from holdfast.backends.kafka.reading import read_once
 from holdfast.backends.kafka.topics import KafkaTopics
 from holdfast.errors import CategoryNotFound, ConfigError, Unsupported
@@ -22,7 +23,7 @@ from holdfast.store.events import EventStore
 from holdfast.store.foreign_events import ForeignEvents
 from holdfast.store.stream_values import CategoryView
 
-_RELAY: Final = "append to a category in the store, and read that"
+_RELAY: Final = "append to a category in the store, and copy it to Kafka with app.relay(…)"
 REFUSALS: Final = {
     "append with expected_version": f"it has no conditional append; {_RELAY}",
     "count events": "it keeps no versions of streams, recognises no ids, and its offsets have gaps; "
@@ -73,7 +74,7 @@ class KafkaEvents:
         In Kafka every event is new, whatever its id, and has no version.
         """
         names = {event.category for event in events}
-        of_store = {name for name in names if (found := await self._categories.find(name)) and found.home is None}
+        of_store = {name for name in names if await self._categories.stays_in_store(name)}
         if of_store == names:
             return await self._store.append(events)
         if of_store:
@@ -138,9 +139,9 @@ class KafkaEvents:
         return position
 
     async def open_category(self, name: str, partitions: int | None = None) -> CategoryView:  # noqa: D102
-        found = await self._categories.open(name, partitions)
-        if found.home is None:
+        if await self._categories.stays_in_store(name):
             return await self._store.open_category(name, partitions)
+        found = await self._categories.open(name, partitions)
         ends = await self._categories.ends(found)
         heads, trimmed = tuple(end.head for end in ends), tuple(end.trimmed for end in ends)
         return CategoryView(name, len(ends), heads, trimmed)

@@ -26,6 +26,8 @@ _OURS: Final = frozenset(
         "enable.idempotence",
         "enable.partition.eof",
         "group.id",
+        "group.instance.id",
+        "group.protocol",
         "isolation.level",
         "partitioner",
         "transactional.id",
@@ -66,6 +68,10 @@ class KafkaLocation(msgspec.Struct, frozen=True):
     def topic(self, category: str) -> str:
         """Return the topic of a category."""
         return self.prefix + category
+
+    def group(self, consumer: str) -> str:
+        """Return the consumer group of a consumer, where Kafka assigns partitions."""
+        return self.prefix + consumer
 
     def client(self, on_error: Callable[[Any], None]) -> dict[str, Any]:
         """Return the settings that all clients have in common."""

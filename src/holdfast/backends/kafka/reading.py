@@ -34,12 +34,12 @@ from holdfast.errors import StoreUnavailable
 from holdfast.model.event import StoredEvent
 
 _logger = logging.getLogger("holdfast.kafka")
-_POLL: Final = 0.05
-_AT_ONCE: Final = 500
+POLL: Final = 0.05
+AT_ONCE: Final = 500
 _UNUSED_FOR: Final = 60.0  # seconds after which a buffer without a fetch is dropped
 _SWEEP: Final = 5.0
 _READ_WITHIN: Final = 20.0
-_SETTINGS: Final = {
+READER_SETTINGS: Final = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",  # records that are gone are reported, never skipped
@@ -62,7 +62,7 @@ class KafkaReader:
         self._buffers: dict[Key, PartitionBuffer] = {}  # by the thread: the buffer whose assignment has run
         self._commands: queue.SimpleQueue[PartitionBuffer | Key | None] = queue.SimpleQueue()
         self._swept = time.monotonic()
-        self._client = Consumer(location.client(health.on_error) | _SETTINGS | {"group.id": f"holdfast-{name}"})
+        self._client = Consumer(location.client(health.on_error) | READER_SETTINGS | {"group.id": f"holdfast-{name}"})
         self._thread = threading.Thread(target=self._run, name=f"holdfast-kafka-{name}", daemon=True)
         self._thread.start()
 
@@ -112,7 +112,7 @@ class KafkaReader:
         """Return how long to wait for a command; None while there are records to poll for."""
         if not self._buffers:
             return _SWEEP
-        return None if any(buffer.is_assigned for buffer in self._buffers.values()) else _POLL  # all are full
+        return None if any(buffer.is_assigned for buffer in self._buffers.values()) else POLL  # all are full
 
     def _obey(self, patience: float | None) -> bool:
         """Run the commands that wait, after waiting for the first; False at the end."""
@@ -151,29 +151,17 @@ class KafkaReader:
 
     def _read(self) -> None:
         """Wait a moment for a record, then take all that are there: `consume` would wait for the whole number."""
-        first = self._client.poll(_POLL)
+        first = self._client.poll(POLL)
         if first is None:
             return
-        for message in (first, *self._client.consume(_AT_ONCE, 0)):
+        for message in (first, *self._client.consume(AT_ONCE, 0)):
             self._dispatch(message)
         self._arrived()
 
     def _dispatch(self, message: Any) -> None:
         buffer = self._buffers.get((message.topic(), message.partition()))
-        error: KafkaError | None = message.error()
-        if buffer is None or not buffer.is_assigned:
-            return
-        if error is None:
-            buffer.add(event_of(buffer.home.category, buffer.home.topic_id, message))
-            return
-        code = error.code()
-        if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own codes have such names
-            self._health.answered()
-            buffer.ended_at(message.offset())
-        elif code == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
-            buffer.fail(gone(buffer))
-        elif not error.retriable():
-            buffer.fail(mapped(error, f"read {buffer.home}", self._health))
+        if buffer is not None and buffer.is_assigned:
+            deliver(buffer, message, self._health)
 
     def _keep_within_bounds(self) -> None:
         for buffer in self._buffers.values():
@@ -190,18 +178,34 @@ class KafkaReader:
                     self._forget(key)
 
 
+def deliver(buffer: PartitionBuffer, message: Any, health: ClientHealth) -> None:
+    """Add a record to its buffer, or what the client reports of the partition."""
+    error: KafkaError | None = message.error()
+    if error is None:
+        buffer.add(event_of(buffer.home.category, buffer.home.topic_id, message))
+        return
+    code = error.code()
+    if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own codes have such names
+        health.answered()
+        buffer.ended_at(message.offset())
+    elif code == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
+        buffer.fail(gone(buffer))
+    elif not error.retriable():
+        buffer.fail(mapped(error, f"read {buffer.home}", health))
+
+
 def read_once(
     location: KafkaLocation, health: ClientHealth, home: Home, partition_id: int, *, after: int, limit: int
 ) -> list[StoredEvent]:
     """Return the next records of a partition, up to its end, with a client for this call; blocks."""
-    client = Consumer(location.client(health.on_error) | _SETTINGS | {"group.id": "holdfast-read"})
+    client = Consumer(location.client(health.on_error) | READER_SETTINGS | {"group.id": "holdfast-read"})
     buffer = PartitionBuffer(home, partition_id, generation=0, after=after)
     events: list[StoredEvent] = []
     until = time.monotonic() + _READ_WITHIN
     try:
         client.assign([TopicPartition(home.topic, partition_id, after)])
         while len(events) < limit and time.monotonic() < until:
-            message = client.poll(_POLL)
+            message = client.poll(POLL)
             if message is None:
                 continue
             error = message.error()

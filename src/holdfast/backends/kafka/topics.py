@@ -11,7 +11,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition, admin
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+    admin,
+)
 
 from holdfast.backends.kafka.error_map import ClientHealth, error_of, mapped
 from holdfast.backends.kafka.location import KafkaLocation
@@ -20,6 +28,7 @@ from holdfast.store.foreign_events import PartitionEnds
 
 _client: Any = admin  # its annotations are partial
 _TIMEOUT: Final = 10.0
+_PING: Final = 2.0
 _LOOK: Final = 0.05
 _LEADERS_WITHIN: Final = 10.0  # seconds for the election of a leader
 _NO_LEADER: Final = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
@@ -121,6 +130,37 @@ class KafkaTopics:
         for answer in answers.values():
             await self._answer(answer, f"delete old records of topic {topic}")
 
+    async def groups(self, prefix: str) -> list[str]:
+        """Return the consumer groups whose names begin so, with or without members."""
+        found = await self._answer(self._admin.list_consumer_groups(request_timeout=_TIMEOUT), "list consumer groups")
+        return sorted(group.group_id for group in found.valid if group.group_id.startswith(prefix))
+
+    async def group_offsets(self, group: str) -> list[TopicPartition]:
+        """Return the offsets that a group has committed; waits for transactions that are ending."""
+        asked = self._admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group)], require_stable=True, request_timeout=_TIMEOUT
+        )[group]
+        found = await self._answer(asked, f"read the offsets of group {group}")
+        return list(found.topic_partitions)
+
+    async def set_group_offsets(self, group: str, places: list[TopicPartition]) -> None:
+        """Set the offsets of a group; raises `StoreUnavailable` if it has members."""
+        asked = self._admin.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, places)], request_timeout=_TIMEOUT
+        )[group]
+        await self._answer(asked, f"set the offsets of group {group}")
+
+    async def members(self, group: str) -> list[Any]:
+        """Return the members of a group, as the client describes them."""
+        asked = self._admin.describe_consumer_groups([group], request_timeout=_TIMEOUT)[group]
+        found = await self._answer(asked, f"describe group {group}")
+        return list(found.members)
+
+    async def forget_group(self, group: str) -> None:
+        """Delete a consumer group without members, with its offsets."""
+        asked = self._admin.delete_consumer_groups([group], request_timeout=_TIMEOUT)[group]
+        await self._answer(asked, f"delete the consumer group {group}", ignore=KafkaError.GROUP_ID_NOT_FOUND)
+
     async def settings(self, topic: str) -> dict[str, str]:
         """Return the configuration of a topic."""
         resource = _client.ConfigResource(_client.ResourceType.TOPIC, topic)
@@ -133,9 +173,13 @@ class KafkaTopics:
         found = await asyncio.to_thread(self._metadata)
         return sorted(found.topics)
 
-    def _metadata(self) -> Any:
+    def ping(self) -> None:
+        """Raise `StoreUnavailable` if no broker answers soon; blocks."""
+        self._metadata(_PING)
+
+    def _metadata(self, timeout: float = _TIMEOUT) -> Any:
         try:
-            found = self._admin.list_topics(timeout=_TIMEOUT)
+            found = self._admin.list_topics(timeout=timeout)
         except KafkaException as error:
             raise mapped(error_of(error), f"reach {self._location.url}", self._health) from error
         self._health.answered()

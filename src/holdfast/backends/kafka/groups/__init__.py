@@ -1,0 +1,1 @@
+"""Consumers without a SQL store: Kafka's group protocol assigns partitions, and positions are committed offsets."""

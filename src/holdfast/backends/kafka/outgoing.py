@@ -1,0 +1,94 @@
+"""Records on their way to the brokers: what is sent, with which settings, and the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import KafkaError, Producer
+
+from holdfast.backends.kafka.envelope import Headers
+
+_POLL: Final = 0.1
+WITHIN_MS: Final = 20_000
+"""Milliseconds until an event that no broker acknowledges is given up."""
+_PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
+PRODUCER_SETTINGS: Final = {
+    "enable.idempotence": True,
+    "acks": "all",
+    "partitioner": "murmur2",  # that of the Java client: other producers of the topic place a key likewise
+    "delivery.timeout.ms": WITHIN_MS,
+    "topic.metadata.propagation.max.ms": 3000,
+}
+_BY_KEY: Final = -1
+
+
+class OutgoingRecord(NamedTuple):
+    """What is sent. Without a partition, the key decides; without a time, that of the call."""
+
+    topic: str
+    key: str
+    value: str
+    headers: Headers
+    partition_id: int = _BY_KEY
+    millis: int = 0
+
+
+class WrittenAt(NamedTuple):
+    """Where a record was written."""
+
+    partition_id: int
+    position: int
+
+
+class Delivery:
+    """The answers to the records of one call; `done` runs once, when all have been answered."""
+
+    def __init__(self, number: int, done: Callable[[], object]) -> None:
+        self.places: list[WrittenAt | None] = [None] * number
+        self.error: KafkaError | None = None
+        self._left = number
+        self._done = done
+
+    def callback(self, index: int) -> Any:
+        """Return the callback of one record."""
+
+        def answered(error: KafkaError | None, message: Any) -> None:
+            if error is None:
+                self.places[index] = WrittenAt(message.partition(), message.offset() + 1)
+            elif self.error is None or self.error.code() in _PURGED:  # others are purged after the first failure
+                self.error = error
+            self._left -= 1
+            if self._left == 0:
+                self._done()
+
+        return answered
+
+    def result(self) -> list[WrittenAt]:
+        """Return the places of all records, which have been acknowledged."""
+        return [place for place in self.places if place is not None]
+
+
+def produce(producer: Producer, record: OutgoingRecord, answered: Any) -> None:
+    """Hand a record to the client; raises `BufferError` if its queue is full."""
+    producer.produce(
+        record.topic,
+        record.value.encode(),
+        record.key.encode(),
+        partition=record.partition_id,
+        timestamp=record.millis,
+        headers=record.headers,
+        on_delivery=answered,
+    )
+
+
+def produce_or_wait(producer: Producer, record: OutgoingRecord, answered: Any) -> None:
+    """Produce; while the queue of the client is full, wait for answers."""
+    while True:
+        try:
+            produce(producer, record, answered)
+        except BufferError:
+            producer.poll(_POLL)
+        else:
+            producer.poll(0)
+            return

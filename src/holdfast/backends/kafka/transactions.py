@@ -1,0 +1,108 @@
+"""Records in a transaction of Kafka, all or none, with the position that they were read from, if there is one.
+
+```text
+   init ──▶ begin ──▶ produce … ──▶ (offsets) ──▶ commit      an error before the commit aborts: nothing is visible
+```
+
+`init` fences every earlier producer of the same transactional id, and ends the transaction that it left open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
+from holdfast.backends.kafka.error_map import ClientHealth, error_of, mapped
+from holdfast.backends.kafka.location import KafkaLocation
+from holdfast.backends.kafka.outgoing import (
+    PRODUCER_SETTINGS,
+    WITHIN_MS,
+    Delivery,
+    OutgoingRecord,
+    WrittenAt,
+    produce_or_wait,
+)
+from holdfast.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
+
+_TIMEOUT_MS: Final = WITHIN_MS + 10_000
+_TIMEOUT: Final = _TIMEOUT_MS / 1000
+
+
+class GroupOffsets(NamedTuple):
+    """Offsets of a consumer group that commit with the records."""
+
+    offsets: list[TopicPartition]
+    group: Any
+
+
+class TransactionalProducer:
+    """A producer of one transactional id; used by one thread at a time, and blocking.
+
+    It is made anew after any failure (`is_broken`): after a record that the broker refused, its sequence numbers have a
+    gap, and its next transaction would fail, too.
+    """
+
+    def __init__(self, location: KafkaLocation, health: ClientHealth, transactional_id: str, doing: str) -> None:
+        self.is_broken = False
+        self._health = health
+        own = {"transactional.id": transactional_id, "transaction.timeout.ms": _TIMEOUT_MS}
+        self._producer = Producer(location.client(health.on_error) | PRODUCER_SETTINGS | own)
+        try:
+            self._producer.init_transactions(_TIMEOUT)
+        except KafkaException as error:
+            raise mapped(error_of(error), doing, health) from error
+
+    def write(
+        self, records: Sequence[OutgoingRecord], doing: str, consumed: GroupOffsets | None = None
+    ) -> list[WrittenAt]:
+        """Write records in a transaction; return their places, in order."""
+        delivery = Delivery(len(records), lambda: None)
+        try:
+            self._producer.begin_transaction()
+            for index, record in enumerate(records):
+                produce_or_wait(self._producer, record, delivery.callback(index))
+            self._producer.flush(_TIMEOUT)
+            if delivery.error is None and consumed is not None:
+                self._producer.send_offsets_to_transaction(consumed.offsets, consumed.group, _TIMEOUT)
+        except KafkaException as error:
+            self._abort()
+            raise mapped(error_of(error), doing, self._health) from error
+        except SystemError as failure:  # so the client reports a fatal error; only its next call says which
+            raise _undone(self._abort(), doing, self._health) from failure
+        if delivery.error is not None or None in delivery.places:
+            self._abort()
+            raise _undone(delivery.error, doing, self._health)
+        self._commit(doing)
+        self._health.answered()
+        return delivery.result()
+
+    def _abort(self) -> KafkaError | None:
+        """Abort: no record becomes visible. Return the error if that fails: then the broker does it, after a time."""
+        self.is_broken = True
+        try:
+            self._producer.abort_transaction(_TIMEOUT)
+        except KafkaException as error:
+            return error_of(error)
+        return None
+
+    def _commit(self, doing: str) -> None:
+        try:
+            self._producer.commit_transaction(_TIMEOUT)
+        except KafkaException as failure:
+            error = error_of(failure)
+            self.is_broken = True
+            if error.txn_requires_abort():
+                self._abort()
+                raise _undone(error, doing, self._health) from failure
+            message = f"{doing}: the commit was not answered: {error.str()}"
+            raise OutcomeUnknown(message, is_repeatable=False) from failure
+
+
+def _undone(error: KafkaError | None, doing: str, health: ClientHealth) -> HoldfastError:
+    """Return the error of a transaction that was aborted: what is unknown of a record is known of the transaction."""
+    if error is None:
+        return StoreUnavailable(f"{doing}: the brokers did not acknowledge all events in time; none was written")
+    found = mapped(error, doing, health)
+    return StoreUnavailable(str(found)) if isinstance(found, OutcomeUnknown) else found

@@ -1,0 +1,247 @@
+"""Kafka alone: its groups assign the partitions, offsets are the positions, and each event is handled at least once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from holdfast import App, ConfigError, Event, EventContext, Unsupported
+from holdfast.backends.kafka import buffers
+from holdfast.model.allocation import AllocationState, Grant
+from holdfast.store.stream_values import Commit, CommitVerdict, ConsumerView
+from holdfast.streams.node import Node
+
+WITHIN = 40.0
+Handled = dict[str, list[int]]
+
+
+@asynccontextmanager
+async def an_app(events: str) -> AsyncIterator[App]:
+    app = App(streams=events)
+    try:
+        yield app
+    finally:
+        await app.close()
+
+
+def billing(app: App, handled: Handled, **settings: Any) -> None:
+    @app.consumer("billing", category="orders", poll_interval=0.1, **settings)
+    async def handle(events: list[Event]) -> None:
+        for event in events:
+            handled[event.stream].append(event.payload)
+        await asyncio.sleep(0)
+
+
+async def append(app: App, numbers: range) -> None:
+    made = [{"stream": f"order-{number % 7}", "name": "placed", "payload": number} for number in numbers]
+    await app.append_many("orders", made)
+
+
+async def until(is_true: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(WITHIN):
+        while True:
+            answer = is_true()
+            if answer if isinstance(answer, bool) else await answer:
+                return
+            await asyncio.sleep(0.05)
+
+
+async def view_of(app: App) -> ConsumerView | None:
+    return next((view for view in await app.consumers.list() if view.name == "billing"), None)
+
+
+async def is_done(app: App) -> bool:
+    view = await view_of(app)
+    return view is not None and len(view.shares) == 4 and view.lag == 0
+
+
+@asynccontextmanager
+async def running(node: Node) -> AsyncIterator[None]:
+    task = asyncio.create_task(node.run())
+    try:
+        yield
+    finally:
+        node.stop()
+        await task
+
+
+def expected(last: int) -> Handled:
+    return {f"order-{n}": [number for number in range(last) if number % 7 == n] for n in range(7)}
+
+
+async def test_events_are_consumed_in_order_and_positions_survive(events: str):
+    handled: Handled = defaultdict(list)
+    async with an_app(events) as app:
+        billing(app, handled, batch=20)
+        await app.category("orders", partitions=4)
+        await append(app, range(100))
+        async with app.working():
+            await until(lambda: is_done(app))
+        view = await view_of(app)
+    assert handled == expected(100)
+    assert view is not None
+    assert {share.generation for share in view.shares} == {1}
+
+    async with an_app(events) as app:
+        billing(app, handled)
+        await append(app, range(100, 120))
+        async with app.working():
+            await until(lambda: is_done(app))
+            view = await view_of(app)
+    assert handled == expected(120)  # nothing again, and the generation has grown with the owner
+    assert view is not None
+    assert {(share.generation, share.state) for share in view.shares} == {(2, AllocationState.GRANTED)}
+
+
+async def test_a_second_node_gets_partitions_and_what_is_handed_over_is_not_repeated(events: str):
+    handled: Handled = defaultdict(list)
+    async with an_app(events) as first, an_app(events) as second:
+        billing(first, handled, batch=5)
+        billing(second, handled, batch=5)
+        await first.category("orders", partitions=4)
+        await append(first, range(50))
+        one, two = first.node(), second.node()
+        async with running(one):
+            await until(lambda: len(one.status().shares) == 4)
+            async with running(two):
+                await append(first, range(50, 200))
+                await until(lambda: len(one.status().shares) == len(two.status().shares) == 2)
+                await append(first, range(200, 300))
+                await until(lambda: is_done(first))
+            await until(lambda: len(one.status().shares) == 4)
+            await append(first, range(300, 350))
+            await until(lambda: is_done(first))
+
+    assert handled == expected(350)
+
+
+async def test_a_full_buffer_is_read_on_when_there_is_room(events: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(buffers, "MOST_RECORDS", 40)
+    handled: Handled = defaultdict(list)
+    async with an_app(events) as app:
+        billing(app, handled, batch=15, commit_every=100)
+        await app.category("orders", partitions=4)
+        await append(app, range(1500))
+        async with app.working():
+            await until(lambda: is_done(app))
+
+    assert handled == expected(1500)
+
+
+async def test_nothing_is_committed_for_a_partition_that_was_lost(events: str):
+    handled: Handled = defaultdict(list)
+    async with an_app(events) as app:
+        billing(app, handled)
+        await app.category("orders", partitions=4)
+        node = app.node()
+        async with running(node):
+            await until(lambda: len(node.status().shares) == 4)
+            consumers = app.backend.streams.consumers
+            (share,) = [share for share in node.status().shares if share.partition_id == 0]
+            grant = Grant(share, 1)
+            assert await consumers.verify(grant) == 0
+            app.backend.streams.consumers._shares.lose([share])  # type: ignore[attr-defined]
+
+            assert await consumers.commit(grant, Commit(0, 1)) is CommitVerdict.LOST
+            assert (await consumers.fetch(grant, after=0, limit=1)).is_lost
+        view = await view_of(app)
+    assert view is not None
+    assert [share.position for share in view.shares] == [0, 0, 0, 0]
+
+
+async def test_a_second_process_under_one_node_id_is_refused(events: str):
+    handled: Handled = defaultdict(list)
+    async with an_app(events) as first, an_app(events) as second:
+        billing(first, handled)
+        billing(second, handled)
+        await first.category("orders", partitions=4)
+        one = first.node(node_id="billing-1")
+        async with running(one):
+            await until(lambda: len(one.status().shares) == 4)
+            async with asyncio.timeout(WITHIN):
+                with pytest.raises(ConfigError, match="give each process a separate node id"):
+                    await second.node(node_id="billing-1").run()
+            await append(first, range(20))
+            await until(lambda: is_done(first))
+
+    assert handled == expected(20)
+
+
+async def test_a_new_consumer_starts_where_it_says(events: str):
+    handled: Handled = defaultdict(list)
+    async with an_app(events) as app:
+        billing(app, handled, start="end")
+        await app.category("orders", partitions=4)
+        await append(app, range(50))
+        node = app.node()
+        async with running(node):
+            await until(lambda: len(node.status().shares) == 4)
+            await append(app, range(50, 60))
+            await until(lambda: is_done(app))
+
+    assert sorted(number for numbers in handled.values() for number in numbers) == list(range(50, 60))
+
+
+async def test_what_needs_a_store_is_refused_with_the_remedy(events: str):
+    async with an_app(events) as app:
+        await app.category("orders", partitions=1)
+
+        @app.task
+        async def charge() -> None: ...
+
+        for call in (charge.enqueue(), app.queues.list(), app.jobs.list("ready"), app.rescue(), app.leases()):
+            with pytest.raises(Unsupported, match="give the app a SQL store"):
+                await call
+        with pytest.raises(Unsupported, match="give the app a SQL store"):
+            app.worker()
+        with pytest.raises(Unsupported, match="give the app a SQL store"):
+            await app.append("orders", stream="a", name="placed", using=object())
+        with pytest.raises(Unsupported, match="kafka-consumer-groups"):
+            await app.consumers.pause("billing")
+        with pytest.raises(Unsupported, match=r"retention\.ms"):
+            await app.trim("orders", 0)
+        with pytest.raises(Unsupported, match="no conditional append"):
+            await app.append("orders", stream="a", name="placed", expected_version=0)
+        with pytest.raises(ConfigError, match=r"unset \$HOLDFAST_URL"):
+            App(streams=events).use("sqlite:///jobs.db")
+        with pytest.raises(ConfigError, match="Kafka without a store"):
+            App("sqlite:///jobs.db", streams=events)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"category": "orders", "on_error": "park"}, "park events.*give the app a SQL store"),
+        ({"log": True}, "read the log.*give the app a SQL store"),
+        ({"category": "orders", "stream": "a"}, "no index by key"),
+    ],
+)
+async def test_a_consumer_that_needs_a_store_does_not_start(events: str, settings: dict[str, Any], message: str):
+    async with an_app(events) as app:
+
+        @app.consumer("billing", **settings)
+        async def handle(event: Event) -> None: ...
+
+        with pytest.raises(Unsupported, match=message):
+            await app.node().run()
+
+
+async def test_a_transaction_of_an_effect_is_refused(events: str, caplog: pytest.LogCaptureFixture):
+    async with an_app(events) as app:
+
+        @app.consumer("billing", category="orders", on_error="skip", max_attempts=1)
+        async def handle(event: Event, ctx: EventContext) -> None:
+            async with ctx.transaction():
+                raise AssertionError
+
+        await app.category("orders", partitions=4)
+        await append(app, range(1))
+        async with app.working():
+            await until(lambda: is_done(app))
+
+    assert "an effect and an offset cannot commit together; give the app a SQL store" in caplog.text
