@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -46,10 +47,10 @@ print(json.dumps([span.name, span.kind.name, span.context.trace_id, span.context
 class Spans:
     """The spans of an app in this process."""
 
-    def __init__(self, app: App, **settings: bool) -> None:
+    def __init__(self, app: App, *, is_parent: bool = False) -> None:
         self._exporter, provider = InMemorySpanExporter(), TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        trace(app, provider, **settings)
+        trace(app, provider, is_parent=is_parent)
 
     def named(self, name: str) -> list[ReadableSpan]:
         return [span for span in self._exporter.get_finished_spans() if span.name == name]
@@ -60,9 +61,8 @@ class Spans:
 
 @pytest.mark.parametrize("is_parent", [False, True])
 async def test_a_handler_is_linked_to_the_enqueue_of_another_process(app: App, is_parent: bool):
-    done = subprocess.run(
-        [sys.executable, "-c", PRODUCER, app.backend.full_url], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", PRODUCER, app.backend.full_url or ""]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
     name, kind, trace_id, span_id, attributes = json.loads(done.stdout)
 
     @app.task(queue="orders")
