@@ -184,7 +184,7 @@ async def test_promtool_accepts_the_rules_and_the_metrics(app: App):
     registry = CollectorRegistry(auto_describe=False)
     JobFamilies(registry)
     rules = await asyncio.to_thread(
-        subprocess.run, ["promtool", "check", "rules", ALERTS], capture_output=True, text=True, check=False
+        subprocess.run, ["promtool", "check", "rules", str(ALERTS)], capture_output=True, text=True, check=False
     )
     assert rules.returncode == 0, rules.stderr + rules.stdout
     exposition = await render(app, None) + generate_latest(registry)
