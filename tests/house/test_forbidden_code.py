@@ -20,6 +20,7 @@ CLOCK_READERS = {
     "src/holdfast/model/ids.py": "UUIDv7 begins with the time; nothing but the order of inserts rests on it",
     "src/holdfast/reports/doctor.py": "the doctor compares this machine's clock with the store's",
     "src/holdfast/reports/times.py": "how long ago something was is told for the person who reads it now",
+    "src/holdfast/telemetry/job_metrics.py": "how long a job has waited is only shown; nothing is decided by it",
     "src/holdfast/torture/programs/enqueueing.py": "a producer asks for `run_at` by its own clock, as users do",
     "src/holdfast/torture/programs/worker.py": "makes the clock of a worker wrong, on purpose",
 }

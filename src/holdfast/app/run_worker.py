@@ -154,13 +154,13 @@ class WorkerProcess:
         if self.worker is not None:
             report = _with_worker(report, self.worker)
         if self.node is not None:
-            node = self.node.status()
+            node, heartbeat = self.node.status(), self.node.heartbeat
             report = replace(
                 report,
                 partitions=len(node.shares),
                 events=node.handled,
-                is_extending=report.is_extending and self.node.is_extending,
-                is_connected=report.is_connected and self.node.is_connected,
+                is_extending=report.is_extending and (heartbeat is None or heartbeat.is_alive),
+                is_connected=report.is_connected and (heartbeat is None or heartbeat.is_connected),
             )
         return report
 

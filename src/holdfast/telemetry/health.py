@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.app.app import App
 from holdfast.errors import HoldfastError, SchemaMismatch
-from holdfast.telemetry.seat_board import SeatState
+from holdfast.telemetry.seat_board import SeatReport
 
 STILL: Final = 10.0
 """Seconds without a turn of the worker's loop after which something blocks it."""
@@ -79,14 +79,14 @@ async def ready(app: App) -> Health:
 # --- worker processes -------------------------------------------------------------------------------------------------
 
 
-def workers_live(states: Iterable[SeatState]) -> Health:
+def workers_live(states: Iterable[SeatReport]) -> Health:
     """Return whether the threads that extend leases are alive; a process that has died is its supervisor's matter."""
     dead = [state.seat for state in states if state.is_alive and not state.is_extending]
     detail = f"dead {_in(dead)}: the leases will expire" if dead else "leases are extended"
     return Health({"process": CheckResult(ok=True, detail="it answers"), "leases": CheckResult(not dead, detail)})
 
 
-def workers_ready(states: Iterable[SeatState], now: float) -> Health:
+def workers_ready(states: Iterable[SeatReport], now: float) -> Health:
     """Return whether every process works; `now` is the monotonic clock, which the processes of a machine share."""
     seats = list(states)
     away = [state.seat for state in seats if not state.is_alive]

@@ -19,7 +19,7 @@ _SLOT: Final = struct.Struct("qd3q")
 _STOP: Final = 0  # the first byte: whether the reader is to end
 
 
-class SeatState(NamedTuple):
+class SeatReport(NamedTuple):
     """One process: `turned_at` is when its loop last turned, by the monotonic clock."""
 
     seat: int
@@ -86,11 +86,11 @@ class SeatBoard:
 
     # --- where it is read ---------------------------------------------------------------------------------------------
 
-    def states(self) -> list[SeatState]:
+    def states(self) -> list[SeatReport]:
         """Return what each process has reported; one that has not started has no pid."""
         slots = [_SLOT.unpack_from(self._memory, 8 + seat * _SLOT.size) for seat in range(self._processes)]
         return [
-            SeatState(seat, pid, turned_at, bool(extending), bool(connected), bool(draining))
+            SeatReport(seat, pid, turned_at, bool(extending), bool(connected), bool(draining))
             for seat, (pid, turned_at, extending, connected, draining) in enumerate(slots)
         ]
 

@@ -25,7 +25,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from holdfast.hooks.values import WorkerStart
 from holdfast.telemetry.families import JobFamilies, ProcessFamilies
-from holdfast.telemetry.seat_board import SeatState
+from holdfast.telemetry.seat_board import SeatReport
 
 DIRECTORY: Final = "PROMETHEUS_MULTIPROC_DIR"
 """The variable by which prometheus-client finds the directory, in every process."""
@@ -88,7 +88,7 @@ def shared_families(directory: Path) -> Generator[SharedFamilies]:
 class SharedCollector:
     """Reads the files of all processes, except the gauges of those that have ended."""
 
-    def __init__(self, directory: Path, states: Callable[[], Iterable[SeatState]]) -> None:
+    def __init__(self, directory: Path, states: Callable[[], Iterable[SeatReport]]) -> None:
         self._directory = directory
         self._states = states
 
