@@ -152,9 +152,9 @@ async def named_jobs(app: App) -> dict[str, str]:
         consumers = await app.consumers.list()
         parked = sum(consumer.parked for consumer in consumers)
         lag = sum(consumer.lag for consumer in consumers)
-        is_done = completed + len(failed) == 200 and parked and not lag  # noqa: PLR2004
+        is_done = completed + len(failed) == 200 and parked and not lag
         leases = await app.leases()
-        if is_done and leases and len(await app.workers()) == 2:  # noqa: PLR2004
+        if is_done and leases and len(await app.workers()) == 2:
             (waiting, *_) = (await app.jobs.list("scheduled")).jobs
             return {"failed": failed[0].id, "waiting": waiting.id, "leased": leases[0].job_id}
         await asyncio.sleep(0.1)

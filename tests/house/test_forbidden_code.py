@@ -18,8 +18,8 @@ FORBIDDEN_CALLS = {"compile", "eval", "exec"}
 CLOCK_READERS = {
     "src/holdfast/backends/sqlite/backend.py": "SQLite has no server: the machine's clock is the store's clock",
     "src/holdfast/model/ids.py": "UUIDv7 begins with the time; nothing but the order of inserts rests on it",
-    "src/holdfast/cli/doctor_checks.py": "the doctor compares this machine's clock with the store's",
-    "src/holdfast/cli/times.py": "how long ago something was is told for the person who reads it now",
+    "src/holdfast/reports/doctor.py": "the doctor compares this machine's clock with the store's",
+    "src/holdfast/reports/times.py": "how long ago something was is told for the person who reads it now",
     "src/holdfast/torture/programs/enqueueing.py": "a producer asks for `run_at` by its own clock, as users do",
     "src/holdfast/torture/programs/worker.py": "makes the clock of a worker wrong, on purpose",
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from holdfast import App
-from holdfast.cli.doctor_checks import examine
-from holdfast.cli.doctor_finding import FindingLevel
-from holdfast.cli.doctor_server_checks import examine_server
+from holdfast.reports.doctor import examine
+from holdfast.reports.doctor_server import examine_server
+from holdfast.reports.finding import FindingLevel
 
 GOOD = {
     "binlog_format": "ROW",

@@ -13,9 +13,9 @@ from tests.servers.postgres import parts_of
 
 from holdfast import App
 from holdfast.app.open import open_backend
-from holdfast.cli.doctor_checks import examine
-from holdfast.cli.doctor_finding import Finding, FindingLevel
 from holdfast.cli.main import cli
+from holdfast.reports.doctor import examine
+from holdfast.reports.finding import Finding, FindingLevel
 
 new_schema = pytest.mark.new_schema
 

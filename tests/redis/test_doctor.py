@@ -11,9 +11,9 @@ from tests.servers.redis import connection_of, own_redis
 from holdfast import App
 from holdfast.backends.redis.location import RedisLocation
 from holdfast.backends.redis.server_facts import ServerReport
-from holdfast.cli.doctor_checks import examine
-from holdfast.cli.doctor_finding import Finding, FindingLevel
 from holdfast.errors import ConfigError, SchemaMismatch
+from holdfast.reports.doctor import examine
+from holdfast.reports.finding import Finding, FindingLevel
 from holdfast.testing.redis_server import RedisServer
 
 OK, WARN, BAD = FindingLevel.OK, FindingLevel.WARN, FindingLevel.BAD

@@ -9,10 +9,10 @@ import pytest
 
 from holdfast import App, Event, JobHandle
 from holdfast.backends.redis.backend import RedisBackend
-from holdfast.cli.doctor_checks import examine
-from holdfast.cli.doctor_finding import FindingLevel
 from holdfast.cli.top import look
 from holdfast.errors import Unsupported
+from holdfast.reports.doctor import examine
+from holdfast.reports.finding import FindingLevel
 
 
 async def test_streams_are_refused_with_the_reason_and_the_remedy(url: str):

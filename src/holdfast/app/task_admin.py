@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from holdfast.app.admin import check_limit
 from holdfast.app.sync import Blocking, Sync
 from holdfast.jobs.task import Tasks
 from holdfast.model.limits import Limit, LimitKey, check_limited
@@ -31,16 +32,20 @@ class TasksOfApp(Tasks):
         """The same with blocking calls."""
         return SyncTasks(self, self._app.portal)
 
-    async def list(self) -> Sequence[TaskView]:
-        """List all tasks that have had a job or a pause, with their counts over all queues."""
-        return await (await self._app.opened(install=False)).insight.tasks()
+    async def list(self, *, most: int | None = None) -> Sequence[TaskView]:
+        """List all tasks that have had a job or a pause, with their counts over all queues.
+
+        With `most`, counting stops at about so many jobs of each queue and state, as in `app.queues.list`.
+        """
+        limit = None if most is None else check_limit(most)
+        return await (await self._app.opened(install=False)).insight.tasks(limit)
 
     async def pause(self, task: str) -> bool:
         """Allow no claims of its jobs, in any queue; False if it was paused already. Warns of an unknown task."""
         backend = await self._app.opened(install=False)
         known = set(self.names)
         if check_name("task", task) not in known:
-            known.update(view.name for view in await backend.insight.tasks())
+            known.update(view.name for view in await backend.insight.tasks(1))
         changed = await backend.queues.pause_task(task)
         if task not in known:
             _logger.warning("paused, but %s", unknown_task(task, known))

@@ -21,8 +21,8 @@ from holdfast.cli.exit_errors import ExitError, debug_option, is_debugging, warn
 from holdfast.cli.json_output import json_option, show_json
 from holdfast.cli.logs import configure_logs
 from holdfast.cli.table import Cell, Column, console, show_table
-from holdfast.cli.text import has_password
 from holdfast.errors import ConfigError
+from holdfast.reports.text import has_password
 from holdfast.runtime.exit_code import ExitCode
 
 _MANY = 100  # larger values are shown without decimals

@@ -9,11 +9,11 @@ import msgspec
 
 from holdfast.cli.exit_errors import Noun
 from holdfast.cli.json_output import json_option, show_json
-from holdfast.cli.plural import counted
 from holdfast.cli.table import Column, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.errors import CategoryNotFound
 from holdfast.model.event import DEFAULT_PARTITIONS, MAX_PARTITIONS
+from holdfast.reports.plural import counted
 from holdfast.store.stream_values import CategoryView
 
 if TYPE_CHECKING:

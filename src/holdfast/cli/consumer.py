@@ -12,11 +12,11 @@ from holdfast.cli.consumer_parked import drop, parked, retry
 from holdfast.cli.exit_errors import ExitError, Noun
 from holdfast.cli.hints import command
 from holdfast.cli.json_output import json_option, seconds, show_json
-from holdfast.cli.plural import counted
-from holdfast.cli.states import consumer_state, live_ids, owners_of
 from holdfast.cli.table import Cell, Column, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration, instant
+from holdfast.reports.plural import counted
+from holdfast.reports.states import consumer_state, live_ids, owners_of
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.stream_values import ConsumerView, NodeView, ShareView, Start, StartAt
 

@@ -12,9 +12,9 @@ from holdfast.cli.exit_errors import ExitError
 from holdfast.cli.hints import command
 from holdfast.cli.ids import beginning, only
 from holdfast.cli.json_output import json_option, show_json
-from holdfast.cli.plural import counted
 from holdfast.cli.table import Cell, Column, Id, show_table
 from holdfast.cli.target import StoreTarget, store_options
+from holdfast.reports.plural import counted
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.stream_values import ParkedView
 

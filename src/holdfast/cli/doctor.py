@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.doctor_checks import examine
-from holdfast.cli.doctor_finding import Finding, FindingLevel
 from holdfast.cli.hints import runnable
 from holdfast.cli.json_output import json_option, show_json
 from holdfast.cli.table import STYLES, Column, console, show_table
-from holdfast.cli.target import StoreTarget, store_options
-from holdfast.cli.text import mask
+from holdfast.cli.target import StoreTarget, require_file, store_options
+from holdfast.errors import HoldfastError
+from holdfast.reports.doctor import examine, unavailable
+from holdfast.reports.finding import Finding, FindingLevel
+from holdfast.reports.text import mask
 from holdfast.runtime.exit_code import ExitCode
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ def doctor(target: StoreTarget, *, as_json: bool) -> None:
     app = target.app()
 
     async def look(app: App) -> list[Finding]:
+        try:
+            require_file(app)
+        except HoldfastError as error:
+            return [unavailable(error)]
         return await examine(app)
 
     # A missing store is a finding here, not an error: the checks look for it themselves.

@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 import click
 
 from holdfast.cli.hints import runnable
-from holdfast.cli.text import block, mask
 from holdfast.errors import (
     ConfigError,
     HoldfastError,
@@ -20,6 +19,7 @@ from holdfast.errors import (
     TaskNotFound,
     Unsupported,
 )
+from holdfast.reports.text import block, mask
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.torture.failure import RunFailed
 

@@ -23,12 +23,12 @@ from holdfast.cli.confirm import require_consent, yes_to_all, yes_to_several
 from holdfast.cli.exit_errors import warn
 from holdfast.cli.hints import command
 from holdfast.cli.ids import whole_ids
-from holdfast.cli.plural import counted
 from holdfast.cli.table import console
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration
 from holdfast.errors import ConfigError, JobNotFound
 from holdfast.model.job import JobState
+from holdfast.reports.plural import counted
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.values import Cancellation
 

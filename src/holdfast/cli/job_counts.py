@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.json_output import fields_of, json_option, seconds, show_json
-from holdfast.cli.rates import EVER
 from holdfast.cli.table import Cell, Column, show_table
 from holdfast.cli.target import StoreTarget, store_options
-from holdfast.cli.times import duration, span
+from holdfast.cli.times import duration
+from holdfast.reports.rates import EVER
+from holdfast.reports.times import span
 from holdfast.store.values import Count, QueueView
 
 if TYPE_CHECKING:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import click
 import msgspec
 
-from holdfast.cli.explanation_text import words
+from holdfast.cli.hints import runnable
 from holdfast.cli.ids import whole_id
 from holdfast.cli.json_output import json_option, seconds, show_json
 from holdfast.cli.table import console
 from holdfast.cli.target import StoreTarget, store_options
-from holdfast.cli.text import wrapped
 from holdfast.model.explanation import Cause, Explanation
+from holdfast.reports.explanation_text import words
+from holdfast.reports.text import wrapped
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
@@ -35,7 +36,7 @@ def explain(target: StoreTarget, *, job_id: str, as_json: bool) -> None:
         return await app.jobs.explain(await whole_id(app, job_id))
 
     explanation = target.run(look)
-    matter, remedy = words(explanation)
+    matter, remedy = map(runnable, words(explanation))
     if as_json:
         show_json({**_fields(explanation), "finding": matter, "remedy": remedy})
     else:

@@ -12,10 +12,10 @@ from holdfast.cli.exit_errors import warn
 from holdfast.cli.hints import command
 from holdfast.cli.ids import whole_ids
 from holdfast.cli.job_bulk import confirmed, in_batches, select
-from holdfast.cli.plural import counted
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.errors import JobNotFound, OutcomeUnknown
 from holdfast.model.job import JobState
+from holdfast.reports.plural import counted
 from holdfast.runtime.exit_code import ExitCode
 
 if TYPE_CHECKING:

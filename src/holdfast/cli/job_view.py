@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 import click
-import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
 from holdfast.cli.table import Cell, Column, Id, console, dated, rendered, show_block, show_fields, show_table
 from holdfast.model.ids import short_id
 from holdfast.model.job import JobState
+from holdfast.reports.job_text import call_of, progress_of
 from holdfast.store.values import AttemptView, JobDetails, JobView, LeaseView
 
 _JOBS = (
@@ -104,15 +103,6 @@ def _attempts(job: JobView) -> str:
     return f"{job.attempt}, used {job.used_attempts} of {job.max_attempts}"
 
 
-def call_of(task: str, payload: str) -> str | None:
-    """Return the call as it would be written in Python, `charge(order_id=7)`; None if the payload is not a call."""
-    try:
-        positional, named = msgspec.json.decode(payload, type=tuple[list[Any], dict[str, Any]])
-    except msgspec.MsgspecError:
-        return None
-    return f"{task}({', '.join([*map(repr, positional), *(f'{name}={value!r}' for name, value in named.items())])})"
-
-
 def _lease(lease: LeaseView) -> list[tuple[Column | str, Cell]]:
     fields: list[tuple[Column | str, Cell]] = [
         ("worker", lease.worker_id),
@@ -123,12 +113,6 @@ def _lease(lease: LeaseView) -> list[tuple[Column | str, Cell]]:
     if lease.cancel_asked:
         fields.append(("cancel requested", lease.cancel_asked))
     return fields
-
-
-def progress_of(lease: LeaseView) -> str | None:
-    """Return the progress of an attempt: percent and note."""
-    percent = "" if lease.percent is None else f"{lease.percent:g} %"
-    return " ".join(part for part in (percent, lease.note or "") if part) or None
 
 
 def _attempt(attempt: AttemptView) -> tuple[Cell, ...]:

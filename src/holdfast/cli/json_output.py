@@ -16,8 +16,8 @@ from typing import Any, get_args
 import click
 import msgspec
 
-from holdfast.cli.states import queue_state, worker_state
-from holdfast.cli.times import iso
+from holdfast.reports.states import queue_state, worker_state
+from holdfast.reports.times import iso
 from holdfast.store.values import AttemptView, Count, JobDetails, JobView, LeaseView, QueueView, TaskView, WorkerView
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

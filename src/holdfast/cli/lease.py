@@ -10,15 +10,15 @@ import click
 from holdfast.cli.confirm import require_consent, yes_to_several
 from holdfast.cli.exit_errors import Noun, warn
 from holdfast.cli.ids import whole_ids
-from holdfast.cli.job_view import progress_of
 from holdfast.cli.json_output import fields_of, json_option, show_json
 from holdfast.cli.table import Cell, Column, Id, console, show_table
 from holdfast.cli.target import StoreTarget, store_options
-from holdfast.cli.text import line
-from holdfast.cli.times import span
 from holdfast.errors import JobNotFound
 from holdfast.model.ids import short_id
 from holdfast.model.job import JobState
+from holdfast.reports.job_text import progress_of
+from holdfast.reports.text import line
+from holdfast.reports.times import span
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.values import LeaseView
 

@@ -7,7 +7,7 @@ import sys
 import time
 from types import TracebackType
 
-from holdfast.cli.text import block, line, mask
+from holdfast.reports.text import block, line, mask
 
 _FORMAT = "%(asctime)s %(levelname)-8s %(name)s: %(message)s"
 

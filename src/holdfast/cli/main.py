@@ -10,7 +10,7 @@ import click
 
 from holdfast.cli.celery_hints import command_for, remedy_for
 from holdfast.cli.exit_errors import MEANINGS, Root
-from holdfast.cli.text import mask
+from holdfast.reports.text import mask
 
 
 class LazyCommand(NamedTuple):

@@ -6,10 +6,10 @@ import click
 
 from holdfast.cli.exit_errors import Noun
 from holdfast.cli.json_output import json_option, seconds, show_json
-from holdfast.cli.states import node_state
 from holdfast.cli.table import Cell, Column, show_fields, show_table
 from holdfast.cli.target import StoreTarget, store_options
-from holdfast.cli.times import span
+from holdfast.reports.states import node_state
+from holdfast.reports.times import span
 from holdfast.store.stream_values import NodeView
 
 _COLUMNS = (

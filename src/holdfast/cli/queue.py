@@ -14,12 +14,12 @@ from holdfast.cli.json_output import json_option, queue_fields, show_json
 from holdfast.cli.limits import given_limit, limit_options
 from holdfast.cli.live import check_watch, show_live, watch_option
 from holdfast.cli.pausing import pause_each, resume_each
-from holdfast.cli.rates import EVER, WINDOW, QueueRate, completed_of, rates_of, sums_of
-from holdfast.cli.states import queue_state
 from holdfast.cli.table import Cell, Column, rendered, show_table
 from holdfast.cli.target import StoreTarget, store_options
-from holdfast.cli.times import now
 from holdfast.model.names import check_name
+from holdfast.reports.rates import EVER, WINDOW, QueueRate, completed_of, rates_of, sums_of
+from holdfast.reports.states import queue_state
+from holdfast.reports.times import now
 from holdfast.runtime.unknown_queue import unknown_queue
 from holdfast.store.values import QueueView
 

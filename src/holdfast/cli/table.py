@@ -20,8 +20,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.text import block, line
-from holdfast.cli.times import iso, relative, span
+from holdfast.reports.text import block, line
+from holdfast.reports.times import iso, relative, span
 
 WIDE = 110
 """Columns of a terminal from which on ids are shown in full."""

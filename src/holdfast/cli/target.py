@@ -17,8 +17,8 @@ from click.core import ParameterSource
 
 from holdfast.cli.exit_errors import debug_option, is_debugging, warn
 from holdfast.cli.hints import remember_options
-from holdfast.cli.text import has_password
 from holdfast.errors import ConfigError, StoreUnavailable
+from holdfast.reports.text import has_password
 from holdfast.store.url_settings import DEFAULT_URL
 
 if TYPE_CHECKING:

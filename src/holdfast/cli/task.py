@@ -10,10 +10,10 @@ from holdfast.cli.exit_errors import Noun
 from holdfast.cli.json_output import json_option, queue_fields, show_json
 from holdfast.cli.limits import given_limit, limit_options
 from holdfast.cli.pausing import pause_each, resume_each
-from holdfast.cli.states import queue_state
 from holdfast.cli.table import Cell, Column, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.model.names import check_name
+from holdfast.reports.states import queue_state
 from holdfast.runtime.unknown_queue import unknown_task
 from holdfast.store.values import TaskView
 
@@ -70,7 +70,7 @@ def pause(target: StoreTarget, *, names: tuple[str, ...]) -> None:
     """Stop claims of the jobs of tasks, in every queue. Running jobs continue."""
 
     async def change(app: App) -> None:
-        known = {view.name for view in await app.tasks.list()}.union(app.tasks.names)
+        known = {view.name for view in await app.tasks.list(most=1)}.union(app.tasks.names)
         pause_one = app.backend.queues.pause_task  # `app.tasks` would warn by a log
         await pause_each(names, lambda name: pause_one(check_name("task", name)), known=known, unknown=unknown_task)
 

@@ -1,9 +1,9 @@
-"""Parse and format durations and instants."""
+"""Parse durations and instants."""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import click
 
@@ -14,7 +14,6 @@ _PLAIN = re.compile(_NUMBER)
 _WRITTEN = re.compile(
     r"\s*".join(rf"(?:({_NUMBER})\s*{unit})?" for unit in ("d", "h", "m(?!s)", "s", "ms")),
 )
-_STEPS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 
 
 def duration(text: str) -> float:
@@ -41,33 +40,3 @@ def instant(text: str) -> datetime:
     if found.tzinfo is None:
         raise click.BadParameter(f"{text!r} has no time zone: add Z for UTC, or an offset like +02:00")
     return found
-
-
-def span(time: timedelta) -> str:
-    """Return a duration in its two largest units: `3m 20s`."""
-    seconds = time.total_seconds()
-    sign, seconds = ("-" if seconds < 0 else ""), abs(seconds)
-    for size, unit, lesser, lesser_unit in _STEPS:
-        if seconds >= size:
-            large, rest = divmod(int(seconds), size)
-            small = rest // lesser
-            return f"{sign}{large}{unit} {small}{lesser_unit}" if small else f"{sign}{large}{unit}"
-    return f"{sign}{seconds:.1f}s" if seconds < 10 else f"{sign}{int(seconds)}s"  # noqa: PLR2004
-
-
-def now() -> datetime:
-    """Return the time of this host, for output that is read now."""
-    return datetime.now(UTC)
-
-
-def relative(instant: datetime, since: datetime | None = None) -> str:
-    """Return an instant relative to now: `3m 20s ago`, `in 5m`."""
-    distance = (since or now()) - instant
-    if distance < timedelta(0):
-        return f"in {span(-distance)}"
-    return f"{span(distance)} ago"
-
-
-def iso(instant: datetime) -> str:
-    """Return an instant as ISO 8601 in UTC with microseconds."""
-    return instant.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

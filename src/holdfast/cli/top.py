@@ -10,12 +10,13 @@ from rich.console import Console, RenderableType
 
 from holdfast.cli.json_output import json_option, show_json
 from holdfast.cli.live import Frame, show_live
-from holdfast.cli.rates import WINDOW, RateMeter
 from holdfast.cli.table import console
 from holdfast.cli.target import StoreTarget, store_options
-from holdfast.cli.times import duration, now
+from holdfast.cli.times import duration
 from holdfast.cli.top_view import TopSnapshot, render, snapshot_fields
 from holdfast.model.job import JobState
+from holdfast.reports.rates import WINDOW, RateMeter
+from holdfast.reports.times import now
 
 if TYPE_CHECKING:
     from holdfast.app.app import App

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,10 +11,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from holdfast.cli.json_output import queue_fields, seconds, worker_fields
-from holdfast.cli.rates import QueueRate, rates_of, shown_rate, sums_of
-from holdfast.cli.states import consumer_state, live_ids, owners_of, queue_state, worker_state
 from holdfast.cli.table import STYLES, Cell, Column, fitted, shortened, table_of
-from holdfast.cli.text import line
+from holdfast.reports.failures import failure_groups
+from holdfast.reports.rates import QueueRate, rates_of, shown_rate, sums_of
+from holdfast.reports.states import consumer_state, live_ids, owners_of, queue_state, worker_state
+from holdfast.reports.text import line
 from holdfast.store.stream_values import ConsumerView, NodeView
 from holdfast.store.values import Count, JobView, QueueView, WorkerView
 
@@ -60,7 +60,6 @@ _CONSUMERS = (
 _HEAD = 2  # lines above the tables
 _ROOM = 2  # lines of each table besides its rows: its headings, and an empty line
 _ZERO = timedelta(0)
-_NUMBER = re.compile(r"[0-9a-f-]*\d[0-9a-f-]*")  # also a UUID
 
 
 class TopSnapshot(msgspec.Struct, frozen=True):
@@ -86,27 +85,6 @@ class TopSnapshot(msgspec.Struct, frozen=True):
     def recently(self) -> str:
         """The unit of these numbers."""
         return "/min" if self.is_live else " 5 min"
-
-
-class FailureGroup(msgspec.Struct, frozen=True):
-    """Failed jobs of one task with the same error but for numbers in it; `error` is the latest of them."""
-
-    task: str
-    error: str
-    jobs: int
-    last_at: datetime
-
-
-def failure_groups(failed: Sequence[JobView]) -> list[FailureGroup]:
-    """Group failed jobs by task and error, the largest group first."""
-    groups: dict[tuple[str, str], FailureGroup] = {}
-    for job in failed:
-        error, ended = job.reason or "", job.finished_at or job.enqueued_at
-        key = job.task, _NUMBER.sub("0", error)
-        known = groups.get(key, FailureGroup(job.task, error, 0, ended))
-        latest = error if ended >= known.last_at else known.error
-        groups[key] = FailureGroup(job.task, latest, known.jobs + 1, max(known.last_at, ended))
-    return sorted(groups.values(), key=lambda group: group.jobs, reverse=True)
 
 
 def snapshot_fields(snapshot: TopSnapshot) -> dict[str, Any]:

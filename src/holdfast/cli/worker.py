@@ -14,12 +14,12 @@ from holdfast.cli.celery_hints import HintingCommand
 from holdfast.cli.exit_errors import Noun, warn
 from holdfast.cli.json_output import json_option, show_json, worker_fields
 from holdfast.cli.logs import configure_logs
-from holdfast.cli.states import worker_state
 from holdfast.cli.table import Cell, Column, console, is_live_terminal, show_table
 from holdfast.cli.target import StoreTarget, app_argument, store_options
 from holdfast.cli.times import duration
 from holdfast.errors import ConfigError
 from holdfast.model.allocation import Timing
+from holdfast.reports.states import worker_state
 from holdfast.store.values import WorkerView
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 `explain` asks in the order in which a job meets the obstacles, and answers with the first one: has it ended, does it
 run, what does it wait for, is it due, may it be claimed, and by whom. A cause is data; the command line puts it into
-words (`cli.explanation_text`). To add a cause: a class here, its facts in `JobFacts`, and its place in `_cause` or
+words (`reports.explanation_text`). To add a cause: a class here, its facts in `JobFacts`, and its place in `_cause` or
 `_OBSTACLES`.
 """
 

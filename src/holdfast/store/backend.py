@@ -111,8 +111,8 @@ class Insight(Protocol):
         """
         ...
 
-    async def tasks(self) -> list[TaskView]:
-        """List all tasks that have had a job or a pause, with their counts over all queues."""
+    async def tasks(self, most: int | None = None) -> list[TaskView]:
+        """List all tasks that have had a job or a pause, with their counts over all queues; `most` as for queues."""
         ...
 
     async def limits(self) -> list[LimitUse]:

@@ -100,6 +100,7 @@ class CountedTask(NamedTuple):
     scheduled: int
     blocked: int
     failed: int
+    is_cut: bool
     due: int | None
 
 

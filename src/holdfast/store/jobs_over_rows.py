@@ -261,8 +261,8 @@ class InsightOverRows:
     async def queues(self, most: int | None = None) -> list[QueueView]:  # noqa: D102
         return await self._runner.read(lambda: queue_views.queues(self._rows, most))
 
-    async def tasks(self) -> list[TaskView]:  # noqa: D102
-        return await self._runner.read(lambda: queue_views.tasks(self._rows))
+    async def tasks(self, most: int | None = None) -> list[TaskView]:  # noqa: D102
+        return await self._runner.read(lambda: queue_views.tasks(self._rows, most))
 
     async def limits(self) -> list[LimitUse]:  # noqa: D102
         return await self._runner.look(lambda: limiting.limits(self._rows))

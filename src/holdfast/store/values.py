@@ -230,6 +230,7 @@ class TaskView(msgspec.Struct, frozen=True):
     limit: Limit | None = None
     key_limit: Limit | None = None
     """What it allows for each limit key of its jobs."""
+    at_least: tuple[str, ...] = ()
 
 
 class LeaseView(msgspec.Struct, frozen=True):

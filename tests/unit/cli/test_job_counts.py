@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.cli.job_view import call_of
+from holdfast.reports.job_text import call_of
 
 
 def test_every_command_takes_the_short_id_that_lists_show(shop):

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.unit.cli.conftest import HOSTILE, SHOWN
 
-from holdfast.cli.explanation_text import words
 from holdfast.model.explanation import (
     Cause,
     Ended,
@@ -32,6 +31,7 @@ from holdfast.model.explanation import (
 from holdfast.model.ids import new_id, short_id
 from holdfast.model.job import JobState
 from holdfast.model.job_facts import HolderFact, ParentFact
+from holdfast.reports.explanation_text import words
 from holdfast.store.values import WorkerHeartbeat
 
 NOW = datetime.now(UTC)

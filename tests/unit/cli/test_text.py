@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.cli.conftest import HOSTILE, SHOWN
 
-from holdfast.cli.text import block, has_password, line, mask
+from holdfast.reports.text import block, has_password, line, mask
 
 
 def test_nothing_in_a_line_acts_on_a_terminal():

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
-from holdfast.cli.times import duration, instant, iso, relative, span
+from holdfast.cli.times import duration, instant
+from holdfast.reports.times import iso, relative, span
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,10 @@ from tests.unit.cli.conftest import HOSTILE, SHOWN, Shop, park
 
 from holdfast import App
 from holdfast.backends.sqlite import execute
-from holdfast.cli.rates import QueueRate, RateMeter
 from holdfast.cli.top import look
-from holdfast.cli.top_view import TopSnapshot, failure_groups, render
+from holdfast.cli.top_view import TopSnapshot, render
+from holdfast.reports.failures import failure_groups
+from holdfast.reports.rates import QueueRate, RateMeter
 from holdfast.store.values import Count, WorkerHeartbeat
 
 

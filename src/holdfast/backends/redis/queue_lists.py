@@ -86,15 +86,19 @@ def _queues(rows: Looking, most: int) -> Steps[list[Any]]:
     return answer
 
 
-def _tasks(rows: Looking) -> Steps[list[Any]]:
+def _tasks(rows: Looking, most: int) -> Steps[list[Any]]:
     _, counts, _ = yield from counted(rows, SETS)
     heads = yield from _heads(rows)
     directory = rows.directory
     answer: list[Any] = []
     for name in sorted({task for _, task in directory.lanes} | directory.tasks.keys()):
         lanes = _lanes(directory, 1, name)
+        ready, running, *rest = _summed(counts, lanes)
+        is_cut = any(counts[lane]["r"] >= most for lane in lanes)
+        kept = [min(number, most) for number in rest]
         due = _due(heads[lane] for lane in lanes if lane in heads)
-        answer.append((name, directory.tasks.get(name, FREE).paused, *_summed(counts, lanes), due))
+        paused = directory.tasks.get(name, FREE).paused
+        answer.append((name, paused, min(ready, most), running, *kept, is_cut, due))
     return answer
 
 

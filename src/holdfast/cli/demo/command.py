@@ -19,7 +19,7 @@ from holdfast.cli.demo.verify import count
 from holdfast.cli.demo.view import DemoView
 from holdfast.cli.exit_errors import Noun, debug_option
 from holdfast.cli.table import console
-from holdfast.cli.text import line
+from holdfast.reports.text import line
 from holdfast.runtime.exit_code import ExitCode
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import click
 from holdfast.cli.demo.plan import DemoRun
 from holdfast.cli.demo.verdict import DemoTotals, DemoVerdict, histogram, judge
 from holdfast.cli.table import Column, console, show_beside
-from holdfast.cli.text import line
+from holdfast.reports.text import line
 
 _COLUMNS = (
     Column("what"),

@@ -23,8 +23,8 @@ from holdfast.cli.demo.worker import DemoReport, DemoWorker
 from holdfast.cli.exit_errors import debug_option
 from holdfast.cli.table import console
 from holdfast.cli.target import require_file
-from holdfast.cli.text import line
 from holdfast.errors import StoreUnavailable
+from holdfast.reports.text import line
 from holdfast.runtime.exit_code import ExitCode
 
 

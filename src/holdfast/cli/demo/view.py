@@ -17,7 +17,7 @@ from rich.text import Text
 
 from holdfast.cli.demo.conductor import DemoConductor, DemoSeat, SeatState
 from holdfast.cli.rate import Rate
-from holdfast.cli.text import line
+from holdfast.reports.text import line
 
 _STYLES = {
     SeatState.STARTING: "dim",

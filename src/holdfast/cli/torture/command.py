@@ -17,10 +17,10 @@ from holdfast.cli.exit_errors import ExitError, debug_option, is_debugging, warn
 from holdfast.cli.json_output import json_option
 from holdfast.cli.logs import configure_logs
 from holdfast.cli.table import console
-from holdfast.cli.text import has_password
 from holdfast.cli.torture.output import VerdictOutput, require_writable, write_report
 from holdfast.cli.torture.signals import terminating, unwound_by_signals
 from holdfast.errors import HoldfastError
+from holdfast.reports.text import has_password
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.torture.failure import RunFailed
 

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.cli.exit_errors import ExitError, warn
 from holdfast.cli.json_output import show_json
-from holdfast.cli.text import line
+from holdfast.reports.text import line
 from holdfast.runtime.exit_code import ExitCode
 
 if TYPE_CHECKING:

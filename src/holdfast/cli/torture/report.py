@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.table import Column, console, show_table
-from holdfast.cli.text import block, line, mask
+from holdfast.reports.text import block, line, mask
 from holdfast.torture.checker.verdict import InvariantResult
 from holdfast.torture.report import RunReport
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from holdfast.cli.rate import Rate
 from holdfast.cli.table import STYLES
-from holdfast.cli.text import line
+from holdfast.reports.text import line
 from holdfast.torture.plan import MEANINGS, Fault
 from holdfast.torture.progress import RunPhase, RunProgress
 

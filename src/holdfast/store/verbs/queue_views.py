@@ -36,7 +36,7 @@ def queues(rows: JobRows, most: int | None = None) -> Steps[list[QueueView]]:
     known = {use.key: use.limit for use in (yield from limits(rows))}
     limit = _ALL if most is None else most
     found = yield from rows.page(ListedQueue, "queues", most=limit)
-    cut = tuple(state for state in _SAMPLED if sum(getattr(row, state) for row in found) >= limit)
+    cut = _cut(found, limit)
     return [
         QueueView(
             name=row.queue,
@@ -48,17 +48,26 @@ def queues(rows: JobRows, most: int | None = None) -> Steps[list[QueueView]]:
     ]
 
 
-def tasks(rows: JobRows) -> Steps[list[TaskView]]:
-    """List all tasks with their counts over all queues."""
+def _cut(found: Sequence[ListedQueue] | Sequence[CountedTask], limit: int) -> tuple[str, ...]:
+    """Return the states of which only the first `limit` jobs were counted, over all rows."""
+    return tuple(state for state in _SAMPLED if sum(getattr(row, state) for row in found) >= limit)
+
+
+def tasks(rows: JobRows, most: int | None = None) -> Steps[list[TaskView]]:
+    """List all tasks with their counts over all queues, each up to about `most`."""
     known = {use.key: use.limit for use in (yield from limits(rows))}
+    limit = _ALL if most is None else most
+    found = yield from rows.page(CountedTask, "tasks", most=limit)
+    cut = _cut(found, limit)
     return [
         TaskView(
             name=row.task,
             **_counted(row),
             limit=known.get(LimitKey("task", row.task)),
             key_limit=known.get(LimitKey("key", row.task)),
+            at_least=("ready", *cut) if row.is_cut else cut,
         )
-        for row in (yield from rows.page(CountedTask, "tasks"))
+        for row in found
     ]
 
 

@@ -370,6 +370,16 @@ class TestLists(Conformance):
         default, mail = await backend.insight.queues(6)
         assert (default.ready, default.scheduled, default.at_least) == (5, 4, ())
 
+    async def test_counting_jobs_of_tasks_stops_at_a_limit_and_tells_so(self, backend: Backend) -> None:
+        await enqueue(backend, *(a_job() for _ in range(5)), a_job(task="other"))
+        await enqueue(backend, *(a_job(delay=LEASE) for _ in range(4)))
+        greet, other = await backend.insight.tasks(3)
+        assert (greet.name, greet.ready, greet.scheduled) == ("greet", 3, 3)
+        assert greet.at_least == ("ready", "scheduled")
+        assert (other.ready, other.at_least) == (1, ("scheduled",))
+        greet, other = await backend.insight.tasks()
+        assert (greet.ready, greet.scheduled, greet.at_least) == (5, 4, ())
+
     async def test_older_counts_are_left_out(self, backend: Backend, clock: ManualClock) -> None:
         await enqueue(backend, a_job())
         clock.advance(timedelta(hours=2))

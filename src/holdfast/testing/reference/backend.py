@@ -244,8 +244,9 @@ class ReferenceInsight:
         found = views.queues(self._model)
         return found if most is None else views.counted_up_to(most, found)
 
-    async def tasks(self) -> list[TaskView]:
-        return views.tasks(self._model)
+    async def tasks(self, most: int | None = None) -> list[TaskView]:
+        found = views.tasks(self._model)
+        return found if most is None else views.counted_up_to(most, found)
 
     async def limits(self) -> list[LimitUse]:
         return self._model.limit_uses()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +27,9 @@ from holdfast.store.values import (
 )
 from holdfast.testing.reference.model import Reference
 from holdfast.testing.reference.records import ReferenceJob, ReferenceLease
+
+Counted = TypeVar("Counted", bound=QueueView | TaskView)
+_SAMPLED = ("scheduled", "blocked", "failed")
 
 
 def job_view(record: ReferenceJob) -> JobView:
@@ -163,14 +166,13 @@ def queues(model: Reference) -> list[QueueView]:
     return [_queue_view(model, name) for name in sorted(model.queues)]
 
 
-def counted_up_to(most: int, found: Sequence[QueueView]) -> list[QueueView]:
-    """Return queues whose counts stop at `most`: those of ready jobs each, the others over all queues."""
-    sampled = ("scheduled", "blocked", "failed")
-    cut = [state for state in sampled if sum(getattr(view, state) for view in found) >= most]
+def counted_up_to(most: int, found: Sequence[Counted]) -> list[Counted]:
+    """Return queues or tasks whose counts stop at `most`: those of ready jobs each, the others over all of them."""
+    cut = [state for state in _SAMPLED if sum(getattr(view, state) for view in found) >= most]
     return [
         msgspec.structs.replace(
             view,
-            **{state: min(getattr(view, state), most) for state in ("ready", *sampled)},
+            **{state: min(getattr(view, state), most) for state in ("ready", *_SAMPLED)},
             at_least=("ready", *cut) if view.ready >= most else tuple(cut),
         )
         for view in found

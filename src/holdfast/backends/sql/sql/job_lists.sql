@@ -258,17 +258,22 @@ order by queue.queue;
 -- name: tasks
 -- As `queues`. A task is known by its first job, or by its first pause.
 with standing as (
-    select lane_id, 'ready' as state, count(*) as number from {schema}.ready group by lane_id
+    select lane.lane_id, 'ready' as state, (
+        select count(*) from (
+            select 1 from {schema}.ready where lane_id = lane.lane_id order by turn, seq limit :most
+        ) as front
+    ) as number
+    from {schema}.lane as lane
     union all
     select lane_id, 'running', count(*) from {schema}.running group by lane_id
     union all
-    select job.lane_id, 'scheduled', count(*) from {schema}.scheduled as state
+    select job.lane_id, 'scheduled', count(*) from (select seq from {schema}.scheduled limit :most) as state
     cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
     union all
-    select job.lane_id, 'blocked', count(*) from {schema}.blocked as state
+    select job.lane_id, 'blocked', count(*) from (select seq from {schema}.blocked limit :most) as state
     cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
     union all
-    select job.lane_id, 'failed', count(*) from {schema}.failed as state
+    select job.lane_id, 'failed', count(*) from (select seq from {schema}.failed limit :most) as state
     cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
 ),
 counted as (
@@ -277,13 +282,14 @@ counted as (
            sum(case when state = 'running' then number end) as running,
            sum(case when state = 'scheduled' then number end) as scheduled,
            sum(case when state = 'blocked' then number end) as blocked,
-           sum(case when state = 'failed' then number end) as failed
+           sum(case when state = 'failed' then number end) as failed,
+           max(case when state = 'ready' and number >= :most then 1 else 0 end) as is_cut
     from standing join {schema}.lane as lane on lane.lane_id = standing.lane_id group by lane.task
 )
 select known.task, coalesce(task.paused, false) as paused, coalesce(ready, 0)::bigint as ready,
        coalesce(running, 0)::bigint as running,
        coalesce(scheduled, 0)::bigint as scheduled, coalesce(blocked, 0)::bigint as blocked,
-       coalesce(failed, 0)::bigint as failed, {now} - (
+       coalesce(failed, 0)::bigint as failed, coalesce(is_cut, 0)::bigint as is_cut, {now} - (
            select job.turn + job.priority::bigint * {priority_step}
            from {schema}.lane as lane cross join lateral (
                select turn, seq, priority from {schema}.job

@@ -6,11 +6,6 @@ from datetime import datetime
 from functools import singledispatch
 from typing import NamedTuple
 
-from holdfast.cli.doctor_finding import some
-from holdfast.cli.hints import runnable
-from holdfast.cli.plural import counted
-from holdfast.cli.text import line
-from holdfast.cli.times import relative, span
 from holdfast.model.explanation import (
     Cause,
     Ended,
@@ -33,6 +28,10 @@ from holdfast.model.explanation import (
 )
 from holdfast.model.ids import short_id
 from holdfast.model.job import JobState
+from holdfast.reports.finding import some
+from holdfast.reports.plural import counted
+from holdfast.reports.text import line
+from holdfast.reports.times import relative, span
 
 
 class Words(NamedTuple):
@@ -43,9 +42,9 @@ class Words(NamedTuple):
 
 
 def words(explanation: Explanation) -> Words:
-    """Return the explanation in words, with commands that can be pasted."""
+    """Return the explanation in words; commands are in backticks."""
     matter, remedy = _of_job(explanation)
-    return Words(runnable(f"Job {_name(explanation)} {matter}"), runnable(remedy))
+    return Words(f"Job {_name(explanation)} {matter}", remedy)
 
 
 def _of_job(explanation: Explanation) -> Words:

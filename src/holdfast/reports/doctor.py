@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from holdfast.cli.doctor_finding import Finding, FindingLevel, fine, some
-from holdfast.cli.doctor_redis_checks import examine_redis
-from holdfast.cli.doctor_server_checks import examine_server
-from holdfast.cli.doctor_stream_checks import examine_streams
-from holdfast.cli.states import is_silent
-from holdfast.cli.target import require_store
-from holdfast.cli.times import span
 from holdfast.errors import HoldfastError, SchemaMismatch
 from holdfast.model.instants import MICROSECOND
+from holdfast.reports.doctor_redis import examine_redis
+from holdfast.reports.doctor_server import examine_server
+from holdfast.reports.doctor_streams import examine_streams
+from holdfast.reports.finding import Finding, FindingLevel, fine, some
+from holdfast.reports.states import is_silent
+from holdfast.reports.times import span
 from holdfast.store.schedules import ScheduleView
 from holdfast.store.values import LeaseView, QueueView, TaskView, WaitingTask, WorkerView
 from holdfast.store.verbs.explain import worker_fact
@@ -30,13 +29,15 @@ _CLOCK_BAD = timedelta(seconds=60)
 _LEASES = 1000
 
 
-async def examine(app: App) -> list[Finding]:
-    """Run all checks; those that depend on a failed one are left out."""
+async def examine(app: App, *, most: int | None = None) -> list[Finding]:
+    """Run all checks; those that depend on a failed one are left out.
+
+    With `most`, counting stops at about so many jobs of each task and state, so that the checks stay cheap.
+    """
     try:
-        await require_store(app)  # opening would install the tables
-        backend = await app.opened()
+        backend = await app.opened(install=False)
         facts = await backend.insight.facts()
-        queues, leases = await app.queues.list(), await app.leases(_LEASES, expired_only=True)
+        queues, leases = await app.queues.list(most=most), await app.leases(_LEASES, expired_only=True)
         workers, waiting = await app.workers(), await backend.insight.waiting_tasks()
         streams = examine_streams((), ())
         if backend.capabilities.has_streams:
@@ -45,7 +46,7 @@ async def examine(app: App) -> list[Finding]:
     except SchemaMismatch as error:
         return [fine("store", app.backend.url), Finding("schema", FindingLevel.BAD, _message(error))]
     except HoldfastError as error:
-        return [Finding("store", FindingLevel.BAD, _message(error))]
+        return [unavailable(error)]
     live = [worker for worker in workers if not is_silent(worker)]
     capabilities = backend.capabilities
     return [
@@ -60,12 +61,17 @@ async def examine(app: App) -> list[Finding]:
         _tasks(waiting, live),
         _scheduled(queues, live),
         _paused("queue", queues),
-        _paused("task", await app.tasks.list()),
+        _paused("task", await app.tasks.list(most=1)),
         _schedules(schedules),
         _expired(leases),
         _silent(workers, live),
         *streams,
     ]
+
+
+def unavailable(error: HoldfastError) -> Finding:
+    """Return the finding of a store that cannot be opened."""
+    return Finding("store", FindingLevel.BAD, _message(error))
 
 
 def _message(error: HoldfastError) -> str:
@@ -119,9 +125,9 @@ def _waiting(queues: Sequence[QueueView], live: Sequence[WorkerView]) -> Finding
     open_queues = [queue for queue in queues if not queue.paused and queue.oldest_ready is not None]
     if not open_queues:
         return fine("ready jobs", "none in open queues")
-    count = sum(queue.ready for queue in open_queues)
     oldest = max(open_queues, key=lambda queue: queue.oldest_ready or timedelta(0))
-    text = f"{count:,}; the oldest has waited {span(oldest.oldest_ready or timedelta(0))} in queue {oldest.name}"
+    longest = span(oldest.oldest_ready or timedelta(0))
+    text = f"{_number(open_queues, 'ready')}; the oldest has waited {longest} in queue {oldest.name}"
     served = [queue for queue in open_queues if any(_serves(worker, queue.name) for worker in live)]
     if len(served) < len(open_queues):
         names = ", ".join(queue.name for queue in open_queues if queue not in served)
@@ -152,16 +158,22 @@ def _tasks(waiting: Sequence[WaitingTask], live: Sequence[WorkerView]) -> Findin
 
 def _scheduled(queues: Sequence[QueueView], live: Sequence[WorkerView]) -> Finding:
     """Find scheduled jobs in queues without a worker: a worker has to move them to ready when they are due."""
-    count = sum(queue.scheduled for queue in queues)
+    count = _number(queues, "scheduled")
     unserved = [
         queue.name
         for queue in queues
         if queue.scheduled and not queue.paused and not any(_serves(worker, queue.name) for worker in live)
     ]
     if not unserved:
-        return fine("scheduled jobs", f"{count:,}" if count else "none")
+        return fine("scheduled jobs", "none" if count == "0" else count)
     remedy = f"No worker serves {', '.join(unserved)}: start one with `holdfast worker run`."
-    return Finding("scheduled jobs", FindingLevel.WARN, f"{count:,}", remedy)
+    return Finding("scheduled jobs", FindingLevel.WARN, count, remedy)
+
+
+def _number(queues: Sequence[QueueView], state: str) -> str:
+    """Return how many jobs are in a state; with a plus if counting stopped there."""
+    more = "+" if any(state in queue.at_least for queue in queues) else ""
+    return f"{sum(getattr(queue, state) for queue in queues):,}{more}"
 
 
 def _serves(worker: WorkerView, queue: str) -> bool:

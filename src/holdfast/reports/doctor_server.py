@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from holdfast.cli.doctor_finding import Finding, FindingLevel, fine
+from holdfast.reports.finding import Finding, FindingLevel, fine
 
 _OLD = 300  # seconds: a transaction that old keeps the rows of all jobs that have ended since
 

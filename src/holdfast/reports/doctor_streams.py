@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from holdfast.cli.doctor_finding import Finding, FindingLevel, fine, some
-from holdfast.cli.plural import counted
-from holdfast.cli.states import is_silent
-from holdfast.cli.times import span
+from holdfast.reports.finding import Finding, FindingLevel, fine, some
+from holdfast.reports.plural import counted
+from holdfast.reports.states import is_silent
+from holdfast.reports.times import span
 from holdfast.store.stream_values import ConsumerView, NodeView
 
 _LONG_BEHIND = timedelta(minutes=5)

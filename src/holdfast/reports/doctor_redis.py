@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from holdfast.cli.doctor_finding import Finding, FindingLevel, fine
+from holdfast.reports.finding import Finding, FindingLevel, fine
 
 _NEARLY_FULL, _FULL = 0.8, 0.95  # of maxmemory
 _OF_THE_MACHINE = 0.6  # of its memory: a fork for a snapshot may double what the server uses

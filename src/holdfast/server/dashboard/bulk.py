@@ -1,0 +1,109 @@
+"""Actions on many jobs: first a preview with their number, then an operation in the background, or some calls at once.
+
+All that match a filter are changed by an operation (`app.operations`), chunk by chunk, which survives this process.
+Rows selected by hand are at most those of one page: they are changed at once, each by its own verb.
+"""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.app.app import App
+from holdfast.app.operation import OperationAction, OperationState
+from holdfast.errors import ConfigError, HoldfastError
+from holdfast.model.job import JobState
+from holdfast.reports.plural import counted
+from holdfast.server.access import Role
+from holdfast.server.auditing import record
+from holdfast.server.dashboard.actions import Action, done, unchanged
+from holdfast.server.dashboard.forms import Form, read_form
+from holdfast.server.dashboard.frame import Notice, frame_of, page_response, render
+from holdfast.server.dashboard.going import enter, go_back
+from holdfast.server.dashboard.read.jobs import SHOWN
+from holdfast.server.dashboard.read.preview import read_preview, read_selected, selection_of
+from holdfast.server.dashboard.read.query import JobQuery, job_query
+from holdfast.server.state import state_of
+from holdfast.store.values import Cancellation
+
+
+def role_for(verb: str) -> Role:
+    """Return the role that a verb on many jobs needs: what is deleted cannot be brought back."""
+    return Role.ADMIN if verb == OperationAction.DELETE else Role.OPERATE
+
+
+async def preview(request: Request) -> Response:
+    """Show what an operation would change, and ask."""
+    given = Form(request.query_params.multi_items())
+    verb = given.require("verb")
+    caller = await enter(request, role_for(verb))
+    app, query = state_of(request).app, job_query(given.fields, JobState.FAILED)
+    ids = given.all("id")[:SHOWN]
+    if given.get("of") == "selected":
+        if not ids:
+            raise ConfigError("no job is selected: tick some rows, or choose all that match")
+        screen = await read_selected(app, verb, query, ids)
+    else:
+        screen = await read_preview(app, verb, query)
+    frame = frame_of(request, caller)
+    return page_response(render("preview.html", frame, {"title": "Preview", "screen": screen}), frame)
+
+
+async def start(request: Request) -> Response:
+    """Do what the preview has shown."""
+    caller = await enter(request, Role.OPERATE)
+    form = await read_form(request)
+    verb = form.require("verb")
+    await enter(request, role_for(verb))
+    state, query, ids = state_of(request), job_query(form.fields, JobState.FAILED), form.all("id")[:SHOWN]
+    if ids:
+        notice = await _change_each(state.app, verb, query, ids, form.get("reason"))
+        await record(request, caller, f"jobs.{verb}", counted(len(ids), "selected job"), " ".join(ids))
+        return go_back(request, caller, f"/jobs?{query.url()}", notice)
+    begun = await state.app.operations.start(verb, selection_of(query), caller.subject, reason=form.get("reason"))
+    state.operating.begin()
+    chosen = " ".join(f"{name}:{value}" for name, value in _parts(query))
+    await record(request, caller, f"jobs.{verb}", chosen, f"operation {begun.id}, {begun.expected} jobs")
+    return go_back(request, caller, "/operations", done(f"The operation has begun: {verb} {begun.expected} jobs."))
+
+
+def _parts(query: JobQuery) -> list[tuple[str, str]]:
+    parts = [("state", str(query.state)), ("queue", query.queue), ("task", query.task)]
+    return [(name, value) for name, value in parts if value]
+
+
+async def _change_each(app: App, verb: str, query: JobQuery, ids: list[str], reason: str) -> Notice:
+    """Change the selected jobs that are still in the state in which they were selected."""
+    screen = await read_selected(app, verb, query, ids)
+    changed = 0
+    for job_id in screen.ids:
+        try:
+            changed += await _change(app, verb, job_id, reason)
+        except HoldfastError as error:
+            if not changed:
+                raise
+            return unchanged(f"{counted(changed, 'job')} changed, then: {error}")
+    left = len(ids) - changed
+    text = f"{counted(changed, 'job')} of {len(ids)} changed."
+    return unchanged(f"{text} The others are not {query.state} any more.") if left else done(text)
+
+
+async def _change(app: App, verb: str, job_id: str, reason: str) -> bool:
+    match OperationAction(verb):
+        case OperationAction.RETRY:
+            return await app.jobs.retry(job_id)
+        case OperationAction.CANCEL:
+            return await app.jobs.cancel(job_id, reason) is not Cancellation.TOO_LATE
+        case OperationAction.DELETE:
+            await app.jobs.delete(job_id)
+            return True
+
+
+async def _cancel_operation(app: App, operation_id: str, _: Form) -> Notice:
+    view = await app.operations.cancel(operation_id)
+    if view.state is OperationState.DONE:
+        return unchanged("The operation was done already.")
+    return done("The operation ends before its next chunk; what it has changed stays changed.")
+
+
+ON_OPERATIONS = {"cancel": Action("operation.cancel", Role.OPERATE, _cancel_operation)}

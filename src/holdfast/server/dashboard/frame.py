@@ -1,0 +1,144 @@
+"""What stands around every page: navigation, theme, the viewer; and the rendering of templates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+from urllib.parse import quote, unquote, urlencode
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from holdfast.server.access import Caller, Role
+from holdfast.server.dashboard.assets import asset_path
+from holdfast.server.dashboard.formats import FILTERS
+from holdfast.server.problems import Problem
+from holdfast.server.state import state_of
+
+THEMES: Final = ("light", "dark", "system")
+THEME_COOKIE, KEYS_COOKIE, NOTICE_COOKIE = "holdfast_theme", "holdfast_keys", "holdfast_notice"
+
+
+class NavItem(msgspec.Struct, frozen=True):
+    """A page in the navigation."""
+
+    title: str
+    path: str
+    icon: str
+
+
+def _items(*titles: str) -> tuple[NavItem, ...]:
+    return tuple(NavItem(title, f"/{title.lower()}", title.lower()) for title in titles)
+
+
+NAV: Final = (
+    (NavItem("Overview", "/", "overview"), *_items("Jobs", "Errors", "Queues", "Tasks", "Schedules")),
+    _items("Workers", "Leases", "Streams"),
+    _items("Operations", "Audit", "System"),
+)
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """The result of the viewer's last action: `kind` is ok or warn."""
+
+    kind: str
+    text: str
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """What a page needs besides its values: who looks, from where, and how."""
+
+    caller: Caller
+    prefix: str
+    store: str
+    here: str
+    theme: str = "system"
+    keys: str = "on"
+    notice: Notice | None = None
+
+    def url(self, path: str, **query: str | None) -> str:
+        """Return the address of a page below the server's prefix."""
+        parts = {name: value for name, value in query.items() if value}
+        return self.prefix + quote(path) + (f"?{urlencode(parts)}" if parts else "")
+
+    def may(self, role: str) -> bool:
+        """Whether the viewer has a role; pages hide what would be refused."""
+        return self.caller.role is not None and self.caller.role >= Role[role.upper()]
+
+
+def frame_of(request: Request, caller: Caller) -> Frame:
+    """Return the frame of a request."""
+    theme = request.cookies.get(THEME_COOKIE, "system")
+    query = f"?{request.url.query}" if request.url.query else ""
+    prefix = request.scope.get("root_path", "")
+    return Frame(
+        caller,
+        prefix,
+        state_of(request).app.backend.url,
+        request.url.path.removeprefix(prefix) + query,
+        theme if theme in THEMES else "system",
+        "off" if request.cookies.get(KEYS_COOKIE) == "off" else "on",
+        _notice(request.cookies.get(NOTICE_COOKIE)),
+    )
+
+
+def _notice(cookie: str | None) -> Notice | None:
+    if not cookie:
+        return None
+    kind, _, text = unquote(cookie).partition(" ")
+    return Notice(kind if kind in {"ok", "warn"} else "warn", text)
+
+
+@cache
+def _environment() -> Environment:
+    loader = PackageLoader("holdfast.server.dashboard")
+    environment = Environment(
+        loader=loader,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters.update(FILTERS)
+    return environment
+
+
+def render(template: str, frame: Frame, values: Mapping[str, Any]) -> str:
+    """Return a page as HTML."""
+    role = frame.caller.role
+    around: dict[str, Any] = {
+        "asset": lambda name: frame.prefix + asset_path(name),
+        "current": "/" + frame.here.split("?")[0].split("/")[1],
+        "here": frame.here,
+        "is_live": False,
+        "keys": frame.keys,
+        "may": frame.may,
+        "nav": NAV,
+        "notice": frame.notice,
+        "prefix": frame.prefix,
+        "role": "none" if role is None else role.name.lower(),
+        "store": frame.store,
+        "subject": frame.caller.subject,
+        "theme": frame.theme,
+        "url": frame.url,
+    }
+    return _environment().get_template(template).render({**around, **values})
+
+
+def page_response(html: str, frame: Frame, status: int = 200) -> HTMLResponse:
+    """Return the answer with a page; a notice that it shows is shown once."""
+    response = HTMLResponse(html, status)
+    if frame.notice is not None:
+        response.delete_cookie(NOTICE_COOKIE, path=frame.prefix or "/")
+    return response
+
+
+def problem_page(request: Request, problem: Problem) -> HTMLResponse:
+    """Show a problem to a person."""
+    caller = getattr(request.state, "caller", None) or Caller("unknown")
+    frame = frame_of(request, caller)
+    values = {"title": problem.title, "detail": problem.detail, "status": problem.status, "back": None}
+    return page_response(render("problem.html", frame, values), frame, problem.status)

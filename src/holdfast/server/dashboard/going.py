@@ -1,0 +1,44 @@
+"""Into a page, and back to it: the role of the caller, the open store, and the way back from a form."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse
+
+from holdfast.server.access import Caller, Role, require
+from holdfast.server.dashboard.frame import NOTICE_COOKIE, Notice, frame_of, problem_page
+from holdfast.server.dashboard.pages import page_at
+from holdfast.server.state import state_of
+
+_NOTICE_SECONDS: Final = 30
+_LONGEST_NOTICE: Final = 1000
+
+
+async def enter(request: Request, role: Role) -> Caller:
+    """Check the role, and open the store."""
+    state = state_of(request)
+    state.problem_page = problem_page
+    caller = await require(role)(request)
+    await state.opened()
+    return caller
+
+
+def redirect(url: str) -> RedirectResponse:
+    """Lead the browser to another page of this server; it asks for it by GET."""
+    return RedirectResponse(url, 303)
+
+
+def go_back(request: Request, caller: Caller, path: str, notice: Notice | None) -> RedirectResponse:
+    """Return to the page of a form, which shows the notice: to a page of this server only."""
+    frame = frame_of(request, caller)
+    is_own = path.startswith("/") and page_at(path.partition("?")[0]) is not None
+    response = redirect(frame.prefix + (path if is_own else "/"))
+    if notice is not None:
+        text = quote(f"{notice.kind} {notice.text[:_LONGEST_NOTICE]}")
+        response.set_cookie(
+            NOTICE_COOKIE, text, _NOTICE_SECONDS, path=frame.prefix or "/", httponly=True, samesite="strict"
+        )
+    return response

@@ -1,0 +1,142 @@
+"""One job: its state, why it is not running, its attempts, its relatives."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from holdfast.model.job import FINAL_STATES, JobState
+from holdfast.reports.explanation_text import Words, words
+from holdfast.reports.times import now
+from holdfast.server.dashboard.graph_layout import DrawnGraph, drawn
+from holdfast.store.values import AttemptView, GraphJob, JobDetails, JobView
+
+if TYPE_CHECKING:
+    from holdfast.app.app import App
+
+_MOST_RELATIVES: Final = 100
+LANE_WIDTH, LANE_HEIGHT = 720, 22
+_NARROWEST: Final = 3.0
+_RECENT: Final = 20
+
+
+class Lane(msgspec.Struct, frozen=True):
+    """One attempt as a bar in the timeline; `fence` is known while the job is leased."""
+
+    attempt: int
+    outcome: str
+    worker_id: str
+    started_at: datetime
+    took: timedelta
+    x: float
+    width: float
+    error: str | None
+    traceback: str | None = None
+    fence: int | None = None
+
+
+class JobScreen(msgspec.Struct, frozen=True):
+    """Everything that the page of a job shows, but for its arguments."""
+
+    details: JobDetails
+    words: Words
+    lanes: tuple[Lane, ...]
+    waited: timedelta | None
+    graph: DrawnGraph | None
+    parents: tuple[GraphJob, ...]
+    children: tuple[GraphJob, ...]
+    seen: str
+    """What a form must repeat: an action from a page that shows an older state is refused."""
+
+    @property
+    def job(self) -> JobView:
+        """The job."""
+        return self.details.job
+
+    @property
+    def may_retry(self) -> bool:
+        """Whether `retry` applies."""
+        return self.job.state in {JobState.FAILED, JobState.CANCELLED}
+
+    @property
+    def may_cancel(self) -> bool:
+        """Whether `cancel` applies."""
+        return self.job.state not in FINAL_STATES
+
+    @property
+    def timeline_height(self) -> int:
+        """The height of the timeline, in its own units."""
+        return LANE_HEIGHT * len(self.lanes)
+
+
+def seen_state(details: JobDetails) -> str:
+    """Return what changes whenever the job does: its state, its attempt and the fence of its lease."""
+    return seen_text(details.job.state, details.job.attempt, 0 if details.lease is None else details.lease.fence)
+
+
+def seen_text(state: JobState, attempt: int, fence: int) -> str:
+    """Return the state of a job as forms repeat it."""
+    return f"{state}.{attempt}.{fence}"
+
+
+async def read_job(app: App, job_id: str) -> JobScreen:
+    """Read the page of a job; raises `JobNotFound`."""
+    details = await app.jobs.show(job_id)
+    explanation = await app.jobs.explain(job_id)
+    graph = await app.jobs.graph(job_id, limit=_MOST_RELATIVES)
+    own = next((job for job in graph.jobs if job.id == details.job.id), None)
+    above = set() if own is None else set(own.parents)
+    return JobScreen(
+        details,
+        words(explanation),
+        _lanes(details, now()),
+        None if details.job.started_at is None else _first_start(details) - details.job.enqueued_at,
+        drawn(graph) if len(graph.jobs) > 1 else None,
+        tuple(job for job in graph.jobs if job.id in above),
+        tuple(job for job in graph.jobs if details.job.id in job.parents),
+        seen_state(details),
+    )
+
+
+def _first_start(details: JobDetails) -> datetime:
+    started = [attempt.started_at for attempt in details.all_attempts]
+    return min([*started, details.job.started_at or details.job.enqueued_at])
+
+
+def _lanes(details: JobDetails, at: datetime) -> tuple[Lane, ...]:
+    """Return the attempts on one axis of time, from the enqueue to the end, or to now."""
+    attempts: list[tuple[AttemptView, int | None]] = [(attempt, None) for attempt in details.all_attempts]
+    lease = details.lease
+    if lease is not None:
+        ends: dict[str, Any] = dict.fromkeys(("error_class", "message", "traceback", "signature"))
+        running = AttemptView(lease.attempt, lease.worker_id, lease.started_at, at, "running", **ends)
+        attempts.append((running, lease.fence))
+    if not attempts:
+        return ()
+    attempts = attempts[-_RECENT:]
+    start = min(details.job.enqueued_at, attempts[0][0].started_at)
+    if len(details.all_attempts) > _RECENT:
+        start = attempts[0][0].started_at
+    whole = max((max(each.ended_at for each, _ in attempts) - start).total_seconds(), 0.001)
+    return tuple(_lane(attempt, fence, start, whole) for attempt, fence in attempts)
+
+
+def _lane(attempt: AttemptView, fence: int | None, start: datetime, whole: float) -> Lane:
+    took = max(attempt.ended_at - attempt.started_at, timedelta(0))
+    width = max(took.total_seconds() / whole * LANE_WIDTH, _NARROWEST)
+    x = min(max((attempt.started_at - start).total_seconds() / whole * LANE_WIDTH, 0.0), LANE_WIDTH - width)
+    error = ": ".join(part for part in (attempt.error_class, attempt.message) if part) or None
+    return Lane(
+        attempt.attempt,
+        attempt.outcome,
+        attempt.worker_id,
+        attempt.started_at,
+        took,
+        round(max(x, 0.0), 2),
+        round(width, 2),
+        error,
+        attempt.traceback,
+        fence,
+    )

@@ -1,0 +1,59 @@
+"""The part of a URL that chooses what a page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlencode
+
+import msgspec
+
+from holdfast.errors import ConfigError
+from holdfast.model.job import JobState
+from holdfast.model.names import check_name
+
+MOST_COUNTED: Final = 10_000
+"""Counting stops at so many jobs of a task and state: a page costs the same however many jobs there are."""
+
+_KEYS: Final = ("state", "queue", "task")
+
+
+class JobQuery(msgspec.Struct, frozen=True):
+    """A filter on jobs, as it stands in the URL."""
+
+    state: JobState
+    queue: str | None = None
+    task: str | None = None
+    cursor: str | None = None
+
+    def url(self, **changes: str | None) -> str:
+        """Return the query string of this filter with some parts changed; the cursor only if it is among them."""
+        parts = {"state": self.state, "queue": self.queue, "task": self.task, **changes}
+        return urlencode({name: value for name, value in parts.items() if value})
+
+
+def job_query(given: Mapping[str, str], default: JobState = JobState.RUNNING) -> JobQuery:
+    """Return the filter of a URL or a form; raises `ConfigError` for a state or a name that cannot be."""
+    state = given.get("state") or default
+    if state not in list(JobState):
+        raise ConfigError(f"state={state!r} is not a state: use one of {', '.join(JobState)}")
+    queue, task = given.get("queue") or None, given.get("task") or None
+    return JobQuery(
+        JobState(state),
+        None if queue is None else check_name("queue", queue),
+        None if task is None else check_name("task", task),
+        given.get("cursor") or None,
+    )
+
+
+def searched(text: str) -> tuple[dict[str, str], list[str]]:
+    """Return the parts of a search, as in `state:failed queue:mail`, and the words that are no such part."""
+    parts: dict[str, str] = {}
+    words: list[str] = []
+    for word in text.split():
+        key, colon, value = word.partition(":")
+        if colon and value and key in {*_KEYS, "id"}:
+            parts[key] = value
+        else:
+            words.append(word)
+    return parts, words

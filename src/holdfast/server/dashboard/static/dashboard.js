@@ -1,0 +1,166 @@
+// Live updates, ages of times, and keys. Without this module every page can be read, and every form sent.
+
+const page = document.documentElement;
+const prefix = page.dataset.prefix;
+
+// --- live updates ----------------------------------------------------------------------------------------------------
+
+const button = document.querySelector("#live");
+const stale = document.querySelector("#stale");
+let source = null;
+let isPaused = sessionStorage.getItem("holdfast.paused") === "yes";
+
+function connect() {
+  const is_wanted = document.body.dataset.live === "yes" && !isPaused && !document.hidden;
+  if (is_wanted === (source !== null)) return;
+  if (!is_wanted) {
+    source.close();
+    source = null;
+    return;
+  }
+  const here = location.pathname.slice(prefix.length) + location.search;
+  source = new EventSource(`${prefix}/live?of=${encodeURIComponent(here)}`);
+  source.addEventListener("part", (event) => {
+    const { part, html } = JSON.parse(event.data);
+    warn(null);
+    replace(part, html);
+  });
+  source.addEventListener("problem", (event) => warn(JSON.parse(event.data).detail));
+  source.addEventListener("error", () => warn("The server cannot be reached."));
+  source.addEventListener("open", () => warn(null));
+}
+
+function warn(text) {
+  stale.hidden = text === null;
+  if (text !== null) stale.querySelector("span").textContent = `${text} What you see is not current.`;
+  document.querySelector("main").classList.toggle("stale", text !== null);
+}
+
+function replace(part, html) {
+  const old = document.querySelector(`[data-live="${part}"]`);
+  if (old === null || isBusy(old)) return;
+  const fresh = old.cloneNode(false);
+  fresh.innerHTML = html;
+  morph(old, fresh);
+  document.dispatchEvent(new CustomEvent("holdfast:part", { detail: part }));
+}
+
+// Rows that are selected, and fields that are written in, must not change under the hand.
+function isBusy(element) {
+  const active = document.activeElement;
+  const is_writing = element.contains(active) && active.matches("input[type=text], input[type=search], select");
+  return is_writing || element.querySelector("input[type=checkbox]:checked") !== null;
+}
+
+// Make `old` equal to `fresh` with as few changes as possible, so that focus, scrolling and open details survive.
+function morph(old, fresh) {
+  const wanted = [...fresh.childNodes];
+  for (const [place, next] of wanted.entries()) {
+    const present = old.childNodes[place];
+    if (present === undefined) old.append(next);
+    else if (present.nodeType !== next.nodeType || present.nodeName !== next.nodeName) present.replaceWith(next);
+    else if (present.nodeType !== Node.ELEMENT_NODE) {
+      if (present.nodeValue !== next.nodeValue) present.nodeValue = next.nodeValue;
+    } else if (present.dataset?.key !== next.dataset?.key) present.replaceWith(next);
+    else {
+      for (const { name, value } of next.attributes)
+        if (present.getAttribute(name) !== value) present.setAttribute(name, value);
+      for (const { name } of [...present.attributes])
+        if (!next.hasAttribute(name) && name !== "open") present.removeAttribute(name);
+      morph(present, next);
+    }
+  }
+  while (old.childNodes.length > wanted.length) old.lastChild.remove();
+}
+
+function showPause() {
+  button.setAttribute("aria-pressed", String(isPaused));
+  button.querySelector("span").textContent = isPaused ? "Paused" : "Live";
+  button.querySelector(".icon").classList.toggle("pulse", !isPaused);
+}
+
+if (button !== null) {
+  button.hidden = false;
+  showPause();
+  button.addEventListener("click", () => {
+    isPaused = !isPaused;
+    sessionStorage.setItem("holdfast.paused", isPaused ? "yes" : "no");
+    showPause();
+    connect();
+  });
+  document.addEventListener("visibilitychange", connect);
+  window.addEventListener("pagehide", () => source?.close());
+  connect();
+}
+
+// --- ages ------------------------------------------------------------------------------------------------------------
+
+const STEPS = [[86400, "d", 3600, "h"], [3600, "h", 60, "m"], [60, "m", 1, "s"]];
+
+function span(seconds) {
+  for (const [size, unit, lesser, lesserUnit] of STEPS) {
+    if (seconds < size) continue;
+    const small = Math.floor((seconds % size) / lesser);
+    return `${Math.floor(seconds / size)}${unit}${small ? ` ${small}${lesserUnit}` : ""}`;
+  }
+  return `${Math.floor(seconds)}s`;
+}
+
+function age() {
+  if (document.hidden || isPaused) return;
+  for (const time of document.querySelectorAll("time")) {
+    const seconds = (Date.now() - Date.parse(time.dateTime)) / 1000;
+    const text = seconds < 0 ? `in ${span(-seconds)}` : `${span(seconds)} ago`;
+    if (time.firstChild.nodeValue !== text) time.firstChild.nodeValue = text;
+  }
+}
+setInterval(age, 1000);
+
+// --- selecting rows --------------------------------------------------------------------------------------------------
+
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-all]"))
+    for (const box of event.target.form.querySelectorAll("input[name=id]")) box.checked = event.target.checked;
+});
+
+// --- keys ------------------------------------------------------------------------------------------------------------
+
+const PAGES = { o: "/", j: "/jobs", e: "/errors", q: "/queues", t: "/tasks", w: "/workers", l: "/leases",
+  s: "/schedules", m: "/streams", b: "/operations", a: "/audit", y: "/system" };
+const help = document.querySelector("#help");
+let isGoing = false;
+let row = -1;
+
+function move(step) {
+  const rows = [...document.querySelectorAll("main tbody tr")].filter((each) => each.querySelector("a"));
+  if (rows.length === 0) return;
+  row = Math.min(Math.max(row + step, 0), rows.length - 1);
+  rows[row].querySelector("a").focus();
+}
+
+function press(key) {
+  if (isGoing) {
+    isGoing = false;
+    if (key in PAGES) location.assign(prefix + PAGES[key]);
+    return key in PAGES;
+  }
+  switch (key) {
+    case "g": isGoing = true; setTimeout(() => { isGoing = false; }, 1500); return true;
+    case "/": document.querySelector("input[type=search]")?.focus(); return true;
+    case "?": help.showModal(); return true;
+    case "j": move(1); return true;
+    case "k": move(-1); return true;
+    case "p": button?.click(); return true;
+    default: return false;
+  }
+}
+
+document.addEventListener("keydown", (event) => {
+  if (page.dataset.keys === "off" || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.matches("input, select, textarea") || help.open) return;
+  if (press(event.key)) event.preventDefault();
+});
+for (const each of document.querySelectorAll("[data-help]")) {
+  each.hidden = false;
+  each.addEventListener("click", () => help.showModal());
+}

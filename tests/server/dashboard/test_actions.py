@@ -1,0 +1,215 @@
+"""Forms: what they change, who may send them, and what is recorded of it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from holdfast.model.job import JobState
+
+
+def fields_of(text: str, verb: str) -> dict[str, str]:
+    """Return the hidden fields of the form with a verb, as its page shows it."""
+    for form in re.findall(r"<form method=\"post\".*?</form>", text, re.DOTALL):
+        fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', form))
+        if fields.get("verb") == verb:
+            return fields
+    message = f"the page has no form with the verb {verb}"
+    raise AssertionError(message)
+
+
+async def audit_of(site) -> list[tuple[str, str, str]]:
+    return [(entry.who, entry.action, entry.target) for entry in await site.app.audit.list()]
+
+
+async def test_a_failed_job_is_retried_from_its_page(site):
+    job_id = await site.failed_job()
+    fields = fields_of(await site.get(f"/jobs/{job_id}"), "retry")
+
+    answer = await site.post(f"/jobs/{job_id}", **fields)
+
+    assert answer.headers["location"] == f"/jobs/{job_id}"
+    assert await site.app.job(job_id).state() is JobState.READY
+    assert await audit_of(site) == [("authorize", "job.retry", job_id)]
+    assert "The job is ready again" in await site.get(f"/jobs/{job_id}")
+    assert "The job is ready again" not in await site.get(f"/jobs/{job_id}")  # shown once
+
+
+async def test_an_action_from_a_stale_tab_is_refused(site):
+    job_id = await site.failed_job()
+    fields = fields_of(await site.get(f"/jobs/{job_id}"), "retry")
+    await site.app.jobs.retry(job_id)
+    await site.app.drain("mails")  # it fails again, at its second attempt
+
+    answer = await site.post(f"/jobs/{job_id}", 409, **fields)
+
+    assert "has changed since this page was loaded" in answer.text
+    assert await site.app.job(job_id).state() is JobState.FAILED
+    assert await audit_of(site) == []
+
+
+async def test_a_lease_is_not_reset_from_a_page_that_shows_an_older_one(site):
+    await site.send.enqueue("x")
+    (first,) = await site.app.claim("mails", lease=60)
+    fields = fields_of(await site.get("/leases"), "reset")
+    await first.release()
+    (second,) = await site.app.claim("mails", lease=60)
+
+    await site.post(f"/jobs/{first.id}", 409, **fields)
+
+    assert second.id == first.id
+    assert len(await site.app.leases()) == 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "state"), [("cancel", JobState.CANCELLED), ("copy", JobState.SCHEDULED)], ids=["cancel", "copy"]
+)
+async def test_a_scheduled_job_is_cancelled_or_copied(site, verb, state):
+    job = await site.send.options(delay=600).enqueue("later")
+    fields = fields_of(await site.get(f"/jobs/{job.id}"), verb)
+
+    await site.post(f"/jobs/{job.id}", **fields)
+
+    assert await job.state() is state
+    assert len((await site.app.jobs.list("ready")).jobs) == (verb == "copy")
+
+
+async def test_deleting_a_job_needs_an_admin_and_leads_to_the_list(site):
+    job_id = await site.failed_job()
+    fields = fields_of(await site.get(f"/jobs/{job_id}"), "delete")
+
+    site.role = "operate"
+    assert "Delete" not in await site.get(f"/jobs/{job_id}")
+    await site.post(f"/jobs/{job_id}", 403, **fields)
+    site.role = "admin"
+    answer = await site.post(f"/jobs/{job_id}", **fields)
+
+    assert answer.headers["location"] == "/jobs"
+    assert not (await site.app.jobs.list("failed")).jobs
+
+
+@pytest.mark.parametrize("path", ["/queues", "/tasks"])
+async def test_a_queue_or_task_is_paused_and_resumed(site, path):
+    await site.send.enqueue("x")
+    things = site.app.queues if path == "/queues" else site.app.tasks
+    for verb, is_paused in (("pause", True), ("resume", False)):
+        await site.post(path, **fields_of(await site.get(path), verb))
+        assert [view.paused for view in await things.list()] == [is_paused]
+
+    noun = path[1:-1]
+    name = "mails" if noun == "queue" else "send"
+    assert await audit_of(site) == [("authorize", f"{noun}.resume", name), ("authorize", f"{noun}.pause", name)]
+
+
+async def test_a_schedule_is_run_paused_and_resumed(site):
+    await site.app.schedules.add("nightly", "send", "30 2 * * *", kwargs={"to": "all"})
+
+    for verb in ("run", "pause", "resume"):
+        await site.post("/schedules", **fields_of(await site.get("/schedules"), verb))
+
+    assert not (await site.app.schedules.show("nightly")).paused
+    assert len((await site.app.jobs.list("ready")).jobs) == 1
+
+
+async def test_a_reader_sees_no_forms_and_is_refused(site):
+    job_id = await site.failed_job()
+    fields = fields_of(await site.get(f"/jobs/{job_id}"), "retry")
+
+    site.role = "read"
+    for path in ("/", "/jobs?state=failed", f"/jobs/{job_id}", "/queues", "/errors"):
+        assert 'name="verb"' not in await site.get(path)
+    await site.post(f"/jobs/{job_id}", 403, **fields)
+
+    assert await site.app.job(job_id).state() is JobState.FAILED
+
+
+async def test_a_form_of_another_site_is_refused(site):
+    job_id = await site.failed_job()
+    fields = fields_of(await site.get(f"/jobs/{job_id}"), "retry")
+
+    answer = await site.client.post(f"/jobs/{job_id}", data=fields, headers={"origin": "https://evil.example"})
+
+    assert answer.status_code == 403
+    assert await site.app.job(job_id).state() is JobState.FAILED
+
+
+@pytest.mark.parametrize("back", ["https://evil.example", "//evil.example", "/nowhere", ""])
+async def test_a_form_leads_back_only_to_a_page_of_this_server(site, back):
+    await site.send.enqueue("x")
+
+    answer = await site.post("/queues", verb="pause", name="mails", back=back)
+
+    assert answer.headers["location"] == "/"
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "status"),
+    [
+        ("/queues", {"verb": "explode", "name": "mails"}, 422),
+        ("/queues", {"verb": "pause"}, 422),
+        ("/queues", {"verb": "pause", "name": "no such name"}, 422),
+        ("/queues", {"verb": "pause", "name": "x" * 70_000}, 413),
+        ("/schedules", {"verb": "pause", "name": "unknown"}, 404),
+        ("/preview", {"verb": "retry", "state": "ready"}, 422),
+    ],
+)
+async def test_a_form_that_makes_no_sense_is_refused(site, path, fields, status):
+    await site.post(path, status, **fields)
+
+
+async def test_all_that_match_are_retried_through_a_preview(site):
+    await site.send.enqueue_many([{"to": "broken"}] * 120)
+    await site.app.drain("mails", 50)
+    await site.send.options(delay=600).enqueue("later")
+
+    text = await site.get("/preview?verb=retry&of=all&state=failed&queue=mails&task=")
+    assert "Retry 120 jobs" in text
+    answer = await site.post("/preview", verb="retry", state="failed", queue="mails", task="")
+
+    assert answer.headers["location"] == "/operations"
+    async with asyncio.timeout(20):
+        while (await site.app.operations.list())[0].state != "done":  # noqa: ASYNC110 - the server gives no sign
+            await asyncio.sleep(0.01)
+    assert [view.ready for view in await site.app.queues.list()] == [120]
+    assert "120 retried" in await site.get("/operations")
+    assert await audit_of(site) == [("authorize", "jobs.retry", "state:failed queue:mails")]
+
+
+async def test_selected_jobs_are_changed_and_those_that_changed_meanwhile_are_left_alone(site):
+    jobs = await site.send.enqueue_many([{"to": "broken"}] * 3)
+    await site.app.drain("mails")
+    query = "&".join(f"id={job.id}" for job in jobs[:2])
+    text = await site.get(f"/preview?verb=retry&of=selected&state=failed&{query}")
+    assert "Retry 2 jobs" in text
+    await site.app.jobs.retry(jobs[0].id)
+
+    answer = await site.post("/preview", verb="retry", state="failed", id=[job.id for job in jobs[:2]])
+
+    assert answer.headers["location"] == "/jobs?state=failed"
+    assert [await job.state() for job in jobs] == ["ready", "ready", "failed"]
+    assert "1 job of 2 changed" in await site.get("/jobs?state=failed")
+
+
+async def test_a_preview_without_a_selection_says_so(site):
+    assert "no job is selected" in await site.get("/preview?verb=retry&of=selected&state=failed", 422)
+
+
+async def test_the_theme_and_the_keys_are_kept_in_cookies(site):
+    await site.post("/preferences", theme="dark", back="/queues")
+    await site.post("/preferences", keys="off", back="/queues")
+
+    text = await site.get("/queues")
+    assert 'data-theme="dark"' in text
+    assert 'data-keys="off"' in text
+
+
+async def test_the_audit_log_shows_who_did_what(site):
+    await site.send.enqueue("x")
+    await site.post("/queues", verb="pause", name="mails")
+
+    text = await site.get("/audit")
+
+    assert "queue.pause" in text
+    assert "127.0.0.1" in text

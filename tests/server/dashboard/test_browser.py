@@ -1,0 +1,168 @@
+"""The dashboard in a real browser: every page in both themes, and what only a browser shows."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from axe_playwright_python.async_playwright import Axe
+from docs.pictures.dashboard_shop import Shop
+from playwright.async_api import Page, expect
+from tests.server.dashboard.browser import browsing
+
+from holdfast.server import asgi
+from holdfast.server.dashboard.pages import PAGES
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+SERIOUS = {"serious", "critical"}
+FAILED_JOBS = 10_000
+
+
+@asynccontextmanager
+async def served(shop: Shop) -> AsyncIterator[str]:
+    """Serve a shop on a free port of the loopback address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(asgi(shop.app), log_level="error", timeout_graceful_shutdown=1))
+        running = asyncio.create_task(server.serve([listener]))
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await running
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
+    shop = Shop(f"sqlite:///{tmp_path / 'shop.db'}?synchronous=normal")
+    async with shop.app:
+        yield shop
+
+
+async def addresses(shop: Shop) -> list[str]:
+    """Return every page, with jobs in several states."""
+    plain = [page.path for page in PAGES if "{" not in page.path and page.path != "/consumer"]
+    jobs = [(await shop.app.jobs.list(state)).jobs[0] for state in ("failed", "blocked", "running", "completed")]
+    lists = [f"/jobs?state={state}" for state in ("ready", "scheduled", "blocked", "failed", "completed", "cancelled")]
+    reveal = f"/jobs/{jobs[0].id}?reveal=yes"
+    preview = "/preview?verb=retry&of=all&state=failed"
+    return [*plain, *lists, *(f"/jobs/{job.id}" for job in jobs), reveal, "/consumer?name=billing", preview]
+
+
+def listen(page: Page) -> list[str]:
+    """Return the list in which errors of the console, of scripts and of requests are gathered."""
+    heard: list[str] = []
+    page.on("console", lambda message: heard.append(message.text) if message.type in {"error", "warning"} else None)
+    page.on("pageerror", lambda error: heard.append(str(error)))
+    page.on("requestfailed", lambda request: heard.append(request.url) if "/live" not in request.url else None)
+    return heard
+
+
+def serious(results: Any) -> list[tuple[str, str]]:
+    return [
+        (each["id"], node["html"][:200])
+        for each in results.response["violations"]
+        if each["impact"] in SERIOUS
+        for node in each["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_every_page_is_accessible_and_breaks_no_rule(shop, tmp_path, theme):
+    await shop.past(minutes=4)
+    await shop.present()
+    async with shop.at_work(), served(shop) as address, browsing(tmp_path, theme) as context:
+        page = await context.new_page()
+        heard = listen(page)
+        findings: dict[str, Any] = {}
+        for path in await addresses(shop):
+            sizes: list[int] = []
+            await page.goto(address + path, wait_until="load")
+            found = serious(await Axe().run(page))
+            breaches = await page.evaluate("window.breaches")
+            is_wide = await page.evaluate("document.documentElement.scrollWidth > innerWidth")
+            background = await page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+            is_dark = background == "rgb(15, 16, 18)"
+            if found or breaches or heard or sizes or is_wide or is_dark != (theme == "dark"):
+                findings[path] = (found, breaches, list(heard), is_wide, background)
+            heard.clear()
+
+        assert findings == {}
+
+
+async def test_a_phone_shows_cards_without_scrolling_sideways(shop, tmp_path):
+    await shop.past(minutes=2)
+    await shop.present()
+    async with shop.at_work(), served(shop) as address, browsing(tmp_path) as context:
+        page = await context.new_page()
+        await page.set_viewport_size({"width": 390, "height": 844})
+        wide = []
+        for path in await addresses(shop):
+            await page.goto(address + path, wait_until="load")
+            if await page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                wide.append(path)
+
+        assert wide == []
+
+
+async def test_live_updates_arrive_pause_and_survive_a_selection(shop, tmp_path):
+    async with served(shop) as address, browsing(tmp_path) as context:
+        page = await context.new_page()
+        heard = listen(page)
+        await page.goto(f"{address}/jobs?state=ready")
+        await expect(page.get_by_text("No ready jobs")).to_be_visible()
+
+        (first,) = await shop.send.enqueue_many([{"to": "user-1"}])
+        await expect(page.locator(f'tr[data-key="{first.id}"]')).to_be_visible(timeout=10_000)
+
+        await page.locator("tbody input[type=checkbox]").check()
+        (second,) = await shop.send.enqueue_many([{"to": "user-2"}])
+        await expect(page.locator(".tabs a[aria-current] .count")).to_have_text("2", timeout=10_000)
+        await expect(page.locator(f'tr[data-key="{second.id}"]')).to_have_count(0)  # rows stay while one is selected
+        await page.locator("tbody input[type=checkbox]").uncheck()
+        await expect(page.locator(f'tr[data-key="{second.id}"]')).to_be_visible(timeout=10_000)
+
+        await page.get_by_role("button", name="Live").click()
+        await expect(page.get_by_role("button", name="Paused")).to_be_visible()
+        assert heard == []
+
+
+async def test_keys_lead_to_pages_and_can_be_switched_off(shop, tmp_path):
+    async with served(shop) as address, browsing(tmp_path) as context:
+        page = await context.new_page()
+        await page.goto(address)
+        await page.keyboard.press("g")
+        await page.keyboard.press("q")
+        await page.wait_for_url("**/queues")
+        await page.keyboard.press("?")
+        await page.get_by_role("button", name="Switch keys off").click()
+        await page.wait_for_url("**/queues")
+        await page.keyboard.press("?")
+        await expect(page.locator("#help")).not_to_be_visible()
+
+
+async def test_ten_thousand_failed_jobs_are_retried_and_a_stale_tab_is_refused(shop, tmp_path):
+    await shop.send.enqueue_many([{"to": "user-13"}] * FAILED_JOBS)
+    await shop.app.drain("mails", 500)
+    job = (await shop.app.jobs.list("failed", limit=1)).jobs[0]
+    async with served(shop) as address, browsing(tmp_path) as context:
+        stale, page = await context.new_page(), await context.new_page()
+        await stale.goto(f"{address}/jobs/{job.id}")
+        await stale.get_by_role("button", name="Live").click()  # paused: it shows what was
+
+        await page.goto(f"{address}/jobs?state=failed")
+        await page.get_by_role("button", name="All that match").click()
+        await expect(page.get_by_role("heading", level=1)).to_contain_text("Retry 10")
+        await page.get_by_role("button", name="Retry").click()
+        await page.wait_for_url("**/operations")
+        await expect(page.get_by_text("000 retried")).to_be_visible(timeout=120_000)
+
+        await stale.get_by_role("button", name="Retry").click()
+        await expect(stale.get_by_text("has changed since this page was loaded")).to_be_visible()
+
+    assert (await shop.app.queues.list())[0].ready == FAILED_JOBS

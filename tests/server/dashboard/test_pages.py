@@ -1,0 +1,288 @@
+"""Every page: what it shows, what it escapes, how large it is, and how many statements it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import timedelta
+from html.parser import HTMLParser
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from holdfast import App, Event
+from holdfast.server import asgi
+from holdfast.server.dashboard.assets import asset_path, assets
+from holdfast.server.dashboard.pages import PAGES
+
+PATHS = [page.path for page in PAGES if "{" not in page.path and page.path != "/consumer"]
+MOST_BYTES = 100_000
+MOST_STATEMENTS = 30
+
+
+class Outline(HTMLParser):
+    """The elements of a page with their attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_page_of_an_empty_store_names_what_to_do(site, path):
+    text = await site.get(path)
+
+    assert "<h1>" in text
+    assert path in {"/", "/system"} or "<code>" in text or "appear here" in text or 'class="empty"' in text
+
+
+@pytest.mark.parametrize("path", [*PATHS, "failed", "child", "/jobs?state=failed", "/jobs?state=completed&queue=mails"])
+async def test_a_page_is_small_complete_and_cheap(site, statements, path):
+    await site.send.enqueue("now")
+    await site.app.claim("mails", lease=60)
+    failed = await site.failed_job()
+    parent = await site.send.options(delay=600).enqueue("later")
+    child = await site.send.options(after=[parent]).enqueue("child")
+    address = {"failed": f"/jobs/{failed}", "child": f"/jobs/{child.id}"}.get(path, path)
+    await site.get(address)  # opens what is opened once
+    statements()
+
+    text = await site.get(address)
+
+    asked = statements()
+    assert 0 < len(asked) <= MOST_STATEMENTS, asked
+    files = sum(len(asset.content) for asset in assets().values())
+    assert len(text.encode()) + files <= MOST_BYTES
+    outline = Outline(text)
+    assert {"main", "nav", "h1", "title"} <= {tag for tag, _ in outline.elements}
+    assert not [attributes for _, attributes in outline.elements if "style" in attributes or "onclick" in attributes]
+    assert not outline.of("style")
+    assert [script["src"] for script in outline.of("script")] == [asset_path("dashboard.js")]
+    assert len(outline.of("caption")) == len(outline.of("table"))
+    assert all("scope" in header for header in outline.of("th"))
+
+
+async def test_the_number_of_statements_does_not_depend_on_the_number_of_jobs(site, statements):
+    counts: list[list[tuple[str, int]]] = []
+    for number in (1, 400):
+        await site.send.enqueue_many([{"to": f"user-{each}"} for each in range(number)])
+        await site.app.drain("mails", 100)
+        await site.send.options(delay=60).enqueue_many([{"to": f"user-{each}"} for each in range(number)])
+        statements()
+        counts.append([])
+        for path in (*PATHS, "/jobs?state=completed", "/jobs?state=scheduled"):
+            await site.get(path)
+            counts[-1].append((path, len(statements())))
+
+    assert counts[0] == counts[1]
+
+
+async def test_counting_stops_at_ten_thousand_jobs(site):
+    await site.send.enqueue_many([{"to": "x"}] * 10_001)
+
+    text = await site.get("/queues")
+
+    assert "10\N{NARROW NO-BREAK SPACE}000+" in text
+    assert "10\N{NARROW NO-BREAK SPACE}001" not in text
+
+
+async def test_an_error_is_shown_as_text(site):
+    await site.failed_job()
+
+    for path in ("/", "/errors", "/jobs?state=failed"):
+        text = await site.get(path)
+        assert "no mailbox &lt;b&gt;broken&lt;/b&gt;" in text
+        assert "<b>broken</b>" not in text
+
+
+async def test_the_page_of_a_job_explains_it_and_shows_its_traceback(site):
+    job_id = await site.failed_job()
+
+    text = await site.get(f"/jobs/{job_id}")
+
+    assert "has failed at" in text
+    assert "Traceback (most recent call last)" in text
+    assert "hunter2" not in text
+    assert "Hidden: they may contain secrets" in text
+
+
+async def test_arguments_are_revealed_to_operators_without_their_secrets(site):
+    job_id = await site.failed_job()
+
+    site.role = "operate"
+    text = await site.get(f"/jobs/{job_id}?reveal=yes")
+    assert "broken" in text
+    assert "hunter2" not in text
+    assert "[redacted]" in text
+
+    site.role = "read"
+    assert "broken" not in re.sub("no mailbox[^<]*", "", await site.get(f"/jobs/{job_id}?reveal=yes", 403))
+
+
+async def test_the_graph_of_a_job_is_drawn_and_listed(site):
+    parent = await site.send.options(delay=600).enqueue("later")
+    child = await site.send.options(after=[parent]).enqueue("child")
+
+    text = await site.get(f"/jobs/{child.id}")
+
+    assert text.count('class="waits"') == 1
+    assert f'href="/jobs/{parent.id}" aria-label=' in text
+    assert "<h2>Parents</h2>" in text
+    assert "<h2>Children</h2>" in await site.get(f"/jobs/{parent.id}")
+
+
+async def test_a_list_is_read_a_page_at_a_time(site):
+    await site.send.enqueue_many([{"to": f"user-{number}"} for number in range(60)])
+
+    first = await site.get("/jobs?state=ready")
+    following = re.search(r'rel="next" href="([^"]+)"', first)
+    assert following is not None
+    second = await site.get(following[1].replace("&amp;", "&"))
+
+    of_first, of_second = (re.findall(r'<tr data-key="([^"]+)"', text) for text in (first, second))
+    assert (len(of_first), len(of_second)) == (50, 10)
+    assert not set(of_first) & set(of_second)
+
+
+async def test_a_search_that_few_jobs_match_stops_and_goes_on_when_asked(site):
+    @site.app.task(queue="rare")
+    async def seldom() -> None:
+        pass
+
+    await seldom.enqueue()
+    await site.app.drain("rare")
+    await site.send.enqueue_many([{"to": "x"}] * 2100)
+    await site.app.drain("mails", 500)
+
+    first = await site.get("/jobs?state=completed&task=seldom")
+    assert "looked at matches" in first
+    onward = re.search(r'href="([^"]+)">Keep looking', first)
+    assert onward is not None
+    assert ">seldom</a>" in await site.get(onward[1].replace("&amp;", "&"))
+
+
+async def test_a_filter_shows_full_pages_without_gaps(site):
+    @site.app.task(queue="other")
+    async def other() -> None:
+        pass
+
+    for _ in range(60):
+        await other.enqueue()
+        await site.send.enqueue("x")
+    await site.app.drain("other", 10)
+    await site.app.drain("mails", 10)
+
+    first = await site.get("/jobs?state=completed&task=other")
+    following = re.search(r'rel="next" href="([^"]+)"', first)
+    assert following is not None
+    second = await site.get(following[1].replace("&amp;", "&"))
+
+    seen = [re.findall(r'<tr data-key="([^"]+)"', text) for text in (first, second)]
+    assert [len(ids) for ids in seen] == [50, 10]
+    assert len({*seen[0], *seen[1]}) == 60
+
+
+@pytest.mark.parametrize(
+    ("search", "leads_to"),
+    [
+        ("state:failed queue:mails", "/jobs?state=failed&queue=mails"),
+        ("task:send", "/jobs?state=running&task=send"),
+    ],
+)
+async def test_a_search_leads_to_the_list_with_a_filter(site, search, leads_to):
+    answer = await site.client.get("/jobs", params={"q": search, "state": "running"})
+
+    assert (answer.status_code, answer.headers["location"]) == (303, leads_to)
+
+
+async def test_a_search_for_a_short_id_leads_to_the_job(site):
+    job_id = await site.failed_job()
+
+    answer = await site.client.get("/jobs", params={"q": f"1.{job_id[-4:]}"})
+
+    assert answer.headers["location"] == f"/jobs/{job_id}"
+
+
+async def test_a_job_that_does_not_exist_is_a_page_of_404(site):
+    text = await site.get("/jobs/01a1ef93-8bdd-7520-8dc0-0df2d0bbabd7", 404)
+
+    assert "<h1>" in text
+    assert "01a1ef93" in text
+
+
+async def test_a_wrong_state_in_the_url_is_a_page_of_422(site):
+    assert "is not a state" in await site.get("/jobs?state=lost", 422)
+
+
+async def test_a_chart_has_a_bar_for_each_minute_with_its_numbers(site):
+    await site.failed_job()
+
+    text = await site.get("/")
+
+    chart = text[text.index('class="chart"') : text.index("</figure>")]
+    assert chart.count("<title>") == 60
+    assert "UTC: 1 failed</title>" in chart
+
+
+async def test_streams_show_their_partitions_and_parked_events(site):
+    app: App = site.app
+
+    @app.consumer("billing", category="companies", max_attempts=1, on_error="park")
+    async def bill(event: Event) -> None:
+        raise ValueError("the address is incomplete")
+
+    await app.category("companies", partitions=4)
+    await app.append("companies", stream="company-1", name="renamed", payload=1)
+    node = app.node()
+    running = asyncio.create_task(node.run())
+    async with asyncio.timeout(20):
+        while not any(view.parked for view in await app.consumers.list()):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+    text = await site.get("/streams")
+    consumer = await site.get("/consumer?name=billing")
+    node.stop()
+    await running
+
+    assert len(re.findall('<li class="cell', text)) == 4
+    assert "1 parked" in text
+    assert "the address is incomplete" in consumer
+
+
+async def test_leases_show_their_fences_and_expired_ones_as_such(site):
+    await site.send.enqueue("x")
+    await site.app.claim("mails", lease=timedelta(seconds=60))
+    (lease,) = await site.app.leases()
+
+    text = await site.get("/leases")
+
+    assert f'class="right id">{lease.fence}</td>' in text
+    assert "expired" not in text
+
+
+async def test_a_static_file_is_kept_forever_and_an_older_version_is_not_found(site):
+    answer = await site.client.get(asset_path("dashboard.css"))
+    assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert answer.headers["content-type"].startswith("text/css")
+
+    assert (await site.client.get("/static/0123/dashboard.css")).status_code == 404
+
+
+async def test_a_page_below_a_prefix_links_below_it(site):
+    outer = Starlette(routes=[Mount("/tools", app=asgi(site.app, authorize=lambda _: "admin"))])
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(outer), base_url="http://127.0.0.1") as client:
+        text = (await client.get("/tools/jobs")).text
+
+    paths = [each["href"] for each in Outline(text).of("a") if not (each["href"] or "").startswith("#")]
+    assert paths
+    assert all((path or "").startswith("/tools/") for path in paths)
+    assert 'data-prefix="/tools"' in text
