@@ -50,7 +50,7 @@ class ClaimGroup:
         self.size = 0
 
 
-class Claims:
+class WaitingClaims:
     """All claims of a server, and its upkeep."""
 
     def __init__(self, state: ServerState) -> None:
