@@ -130,7 +130,8 @@ def render(template: str, frame: Frame, values: Mapping[str, Any]) -> str:
 
 def page_response(html: str, frame: Frame, status: int = 200) -> HTMLResponse:
     """Return the answer with a page; a notice that it shows is shown once."""
-    response = HTMLResponse(html, status)
+    # Under `no-referrer` a browser would send `Origin: null` with the forms of the page, and they would be refused.
+    response = HTMLResponse(html, status, {"referrer-policy": "same-origin"})
     if frame.notice is not None:
         response.delete_cookie(NOTICE_COOKIE, path=frame.prefix or "/")
     return response
