@@ -41,7 +41,7 @@ NAV: Final = (
 )
 
 
-class Notice(msgspec.Struct, frozen=True):
+class ActionNotice(msgspec.Struct, frozen=True):
     """The result of the viewer's last action: `kind` is ok or warn."""
 
     kind: str
@@ -57,7 +57,7 @@ class Frame(msgspec.Struct, frozen=True):
     here: str
     theme: str = "system"
     keys: str = "on"
-    notice: Notice | None = None
+    notice: ActionNotice | None = None
 
     def url(self, path: str, **query: str | None) -> str:
         """Return the address of a page below the server's prefix."""
@@ -85,11 +85,11 @@ def frame_of(request: Request, caller: Caller) -> Frame:
     )
 
 
-def _notice(cookie: str | None) -> Notice | None:
+def _notice(cookie: str | None) -> ActionNotice | None:
     if not cookie:
         return None
     kind, _, text = unquote(cookie).partition(" ")
-    return Notice(kind if kind in {"ok", "warn"} else "warn", text)
+    return ActionNotice(kind if kind in {"ok", "warn"} else "warn", text)
 
 
 @cache
