@@ -34,7 +34,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 # These never reach a store but through verbs that every store has: on the others they are slow tests.
-_ABOVE_THE_PORT = {"test_app_middleware", "test_hooks"}
+_ABOVE_THE_PORT = {"test_app_middleware", "test_audit", "test_hooks", "test_operations", "test_tokens"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

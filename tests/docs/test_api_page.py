@@ -26,10 +26,13 @@ from holdfast import (
     Worker,
 )
 from holdfast.app.admin import Jobs, Queues
+from holdfast.app.audit import Audit
 from holdfast.app.consumers import ConsumerDesk
 from holdfast.app.delegate import Delegated
+from holdfast.app.operations import Operations
 from holdfast.app.schedules import Schedules
 from holdfast.app.task_admin import TasksOfApp
+from holdfast.app.tokens import Tokens
 from holdfast.model import allocation, job
 from holdfast.store import stream_values, values
 from holdfast.worker import decision
@@ -43,6 +46,9 @@ CLASSES: dict[str, type] = {
     "app.queues": Queues,
     "app.schedules": Schedules,
     "app.tasks": TasksOfApp,
+    "app.operations": Operations,
+    "app.audit": Audit,
+    "app.tokens": Tokens,
     "app.consumers": ConsumerDesk,
     "ClaimedJob": ClaimedJob,
     "Batch": Batch,

@@ -223,7 +223,7 @@ asyncio.run(main())
 
 
 def test_jobs_are_cancelled_and_deleted_as_shown(tmp_path: Path):
-    (shown,) = fenced("docs/howto/operate.md", "py")
+    shown, _ = fenced("docs/howto/operate.md", "py")
     after = """
 import asyncio
 
@@ -241,3 +241,22 @@ asyncio.run(main())
     (tmp_path / "shop.py").write_text(shown + after, encoding="utf-8")
 
     assert run(tmp_path, "shop.py") == "3 cancelled, 1 deleted\n1 completed\n"
+
+
+def test_failed_jobs_are_retried_in_the_background_as_shown(tmp_path: Path):
+    first, shown = fenced("docs/howto/operate.md", "py")
+    send = first[first.index("@app.task") : first.index("async def tidy_up")]
+    after = """
+async def main() -> None:
+    await send.enqueue(to="nowhere")
+    await app.drain("mails")
+    started = await retry_failed("ann")
+    await app.operations.run_pending()
+    print((await app.operations.get(started)).counts, [entry.who for entry in await app.audit.list()])
+    await app.close()
+
+asyncio.run(main())
+"""
+    (tmp_path / "shop.py").write_text(shown + send + after, encoding="utf-8")
+
+    assert run(tmp_path, "shop.py") == "about to retry 1\n{'retried': 1} ['ann']\n"

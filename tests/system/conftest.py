@@ -40,6 +40,7 @@ WITHOUT_TRANSACTIONS = (
     "takes_over_what_a_killed_one_held",
     "paused_and_delayed_jobs_are_left",
     "no_key_has_two_unfinished_jobs",
+    "each_job_is_retried_once_though",
     "no_child_begins_before_its_parents",
 )
 

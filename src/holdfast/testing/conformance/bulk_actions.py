@@ -133,6 +133,18 @@ class TestDelete(Conformance):
         clock.advance(timedelta(days=8))
         assert await backend.jobs.prune(Retention(), MANY) == 5 - len(deleted)
 
+    async def test_a_job_that_ended_later_than_it_was_seen_is_not_retried(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
+        job_id, _ = await bring_to(backend, JobState.FAILED)
+        seen = clock.now
+        assert await backend.jobs.retry(job_id, ended_by=seen)
+        clock.advance(timedelta(microseconds=1))
+        await finish(backend, (await claim_one(backend)).lease, OUTCOMES["failed"])
+        assert not await backend.jobs.retry(job_id, ended_by=seen)
+        assert await state_of(backend, job_id) is JobState.FAILED
+        assert await backend.jobs.retry(job_id, ended_by=clock.now)
+
     async def test_a_retry_or_a_deletion_of_a_failed_job_wins_never_both(self, backend: Backend) -> None:
         for _ in range(20):
             job_id, _ = await bring_to(backend, JobState.FAILED)
