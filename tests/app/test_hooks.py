@@ -270,7 +270,10 @@ async def test_no_value_is_made_for_a_hook_without_observers(app: App, monkeypat
     made: list[object] = []
     monkeypatch.setattr("holdfast.worker.attempt_reports.JobEnd", lambda *args, **_: made.append(args))
     monkeypatch.setattr("holdfast.worker.attempt_reports.JobStart", lambda *args: made.append(args))
-    monkeypatch.setattr("holdfast.app.app.JobEnqueue", lambda *args, **_: made.append(args))
+    monkeypatch.setattr("holdfast.app.observing.JobEnqueue", lambda *args, **_: made.append(args))
+    monkeypatch.setattr("holdfast.worker.store_reports.JobClaim", lambda *args: made.append(args))
+    monkeypatch.setattr("holdfast.worker.store_reports.JobFlush", lambda *args: made.append(args))
+    monkeypatch.setattr("holdfast.worker.lease_reports.LeaseExtend", lambda *args: made.append(args))
     reported: list[object] = []
     monkeypatch.setattr(AttemptReports, "started", lambda *args: reported.append(args))
 

@@ -181,3 +181,11 @@ def test_workers_over_redis_play_all_scenes_on_a_throw_away_server(tmp_path):
 def test_workers_over_redis_play_all_scenes_on_another_store(tmp_path):
     url = f"sqlite:///{tmp_path}/workers.db"
     assert_all_scenes(run("04_redis_workers/play.py", url, directory=tmp_path, NAPS="150"), 150)
+
+
+@pytest.mark.slow
+def test_workers_in_shell_and_javascript_are_killed_and_rescued(tmp_path):
+    printed = run("06_workers_in_other_languages/play.py", directory=tmp_path)
+
+    assert "Hello, Ada, from shell-2 (attempts: rescued, completed)" in printed
+    assert "Hello, Ada, from javascript-2 (attempts: rescued, completed)" in printed

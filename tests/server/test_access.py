@@ -129,7 +129,7 @@ async def test_a_token_is_created_used_as_bearer_or_password_and_revoked(app: Ap
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer nonsense", "Basic %%", "Basic YQ==", "Digest x", "Bearer é"])
 async def test_wrong_credentials_are_refused_even_from_this_machine(sqlite_app: App, header: str):
     async with client_of(asgi(sqlite_app)) as http:
-        response = await http.get("/v1/queues", headers={"authorization": header.encode()})
+        response = await http.get("/v1/queues", headers=[(b"authorization", header.encode())])
 
     assert response.status_code == 401
     assert response.json()["type"] == "urn:holdfast:error:unauthenticated"

@@ -21,7 +21,7 @@ def test_every_route_is_described():
         (route.path.replace(":path}", "}"), method)
         for route in api_routes()
         if isinstance(route, Route)
-        for method in (route.methods or ()) - {"HEAD"}
+        for method in (route.methods or set()) - {"HEAD"}
     }
 
     assert described | {("/v1/openapi.json", "GET")} == routed

@@ -18,7 +18,7 @@ from holdfast.app.delegate import Delegated
 from holdfast.app.events import AppEvents
 from holdfast.app.job_handle import JobHandle, SyncJob
 from holdfast.app.job_waits import WaitsOfApp
-from holdfast.app.observing import Observing
+from holdfast.app.observing import Observing, report_enqueue
 from holdfast.app.open import open_for_app
 from holdfast.app.retry_unknown import repeat_unknown
 from holdfast.app.schedules import Schedules, SyncSchedules
@@ -28,7 +28,7 @@ from holdfast.app.task_admin import SyncTasks, TasksOfApp
 from holdfast.app.tasks import TaskDecorator, TaskHandle
 from holdfast.app.workers import AppWorkers
 from holdfast.errors import ConfigError, OutcomeUnknown
-from holdfast.hooks.values import JobEnqueue
+from holdfast.hooks.sending import send_jobs
 from holdfast.jobs.enqueue_batcher import EnqueueBatcher
 from holdfast.jobs.task import TASK_SETTINGS, TaskSettings, make_task
 from holdfast.model.allocation import Timing
@@ -152,11 +152,10 @@ class App(Observing, ServerParts, AnswersOtherCalls):
 
     async def enqueue_new(self, jobs: Sequence[NewJob], *, using: object = None) -> Sequence[Enqueued]:
         """Enqueue jobs that are checked and encoded; in the caller's open transaction if `using` is given."""
-        answers = await self._enqueue_new(jobs, using)
+        around, send = self.hooks.sending, self._enqueue_new
+        answers = await (send_jobs(around, jobs, lambda jobs: send(jobs, using)) if around else send(jobs, using))
         if self.hooks.job_enqueue.observers:
-            for job, answer in zip(jobs, answers, strict=True):
-                kept = answer if isinstance(answer, str) else job.id
-                self.hooks.job_enqueue.emit(JobEnqueue(job, kept, created=answer is True))
+            report_enqueue(self.hooks.job_enqueue, jobs, answers)
         return answers
 
     async def _enqueue_new(self, jobs: Sequence[NewJob], using: object) -> Sequence[Enqueued]:

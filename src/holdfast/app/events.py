@@ -10,8 +10,9 @@ from uuid import UUID
 from holdfast.app.admin import check_limit
 from holdfast.app.retry_unknown import repeat_unknown
 from holdfast.errors import CategoryNotFound, ConfigError, OutcomeUnknown
+from holdfast.hooks.sending import send_events
 from holdfast.model.duration import to_span
-from holdfast.model.event import MAX_PARTITIONS, Appended
+from holdfast.model.event import MAX_PARTITIONS, Appended, NewEvent
 from holdfast.model.names import check_name
 from holdfast.runtime.unawaited import MethodCall, reports_unawaited
 from holdfast.store.stream_values import CategoryView, LeaderView, NodeView
@@ -81,6 +82,12 @@ class AppEvents:
         made = new_events(category, events)
         if not made:
             return []
+        around = self._app.hooks.sending
+        if around:
+            return await send_events(around, made, lambda events: self._append(events, using))
+        return await self._append(made, using)
+
+    async def _append(self, made: Sequence[NewEvent], using: object) -> Sequence[Appended]:
         backend = await self._app.opened()
         if using is not None:
             return await backend.streams.join(using).append(made)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 from holdfast.hooks.middleware import Middleware
@@ -10,10 +10,14 @@ from holdfast.hooks.observers import Hook, Hooks
 from holdfast.hooks.values import (
     HandlingEnd,
     HandlingStart,
+    JobClaim,
     JobEnd,
     JobEnqueue,
+    JobFlush,
     JobRescue,
     JobStart,
+    LeaseExtend,
+    LeaseLoss,
     PartitionMove,
     StoreFailure,
     WorkerDrain,
@@ -21,6 +25,8 @@ from holdfast.hooks.values import (
     WorkerReport,
     WorkerStart,
 )
+from holdfast.model.job import NewJob
+from holdfast.store.values import Enqueued
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Middleware)
@@ -43,6 +49,14 @@ class Observing:
     def on(self, name: OfAttempt, callback: To[JobEnd] | None = None) -> Hook[JobEnd]: ...
     @overload
     def on(self, name: Literal["job.rescue"], callback: To[JobRescue] | None = None) -> Hook[JobRescue]: ...
+    @overload
+    def on(self, name: Literal["job.claim"], callback: To[JobClaim] | None = None) -> Hook[JobClaim]: ...
+    @overload
+    def on(self, name: Literal["job.flush"], callback: To[JobFlush] | None = None) -> Hook[JobFlush]: ...
+    @overload
+    def on(self, name: Literal["lease.extend"], callback: To[LeaseExtend] | None = None) -> Hook[LeaseExtend]: ...
+    @overload
+    def on(self, name: Literal["lease.lose"], callback: To[LeaseLoss] | None = None) -> Hook[LeaseLoss]: ...
     @overload
     def on(self, name: Literal["worker.start"], callback: To[WorkerStart] | None = None) -> Hook[WorkerStart]: ...
     @overload
@@ -82,3 +96,10 @@ class Observing:
         """
         self.hooks.middleware.add(function)
         return function
+
+
+def report_enqueue(hook: Hook[JobEnqueue], jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> None:
+    """Report each job of an enqueue that the store has answered."""
+    for job, answer in zip(jobs, answers, strict=True):
+        kept = answer if isinstance(answer, str) else job.id
+        hook.emit(JobEnqueue(job, kept, created=answer is True))

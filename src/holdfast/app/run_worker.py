@@ -12,8 +12,12 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from msgspec.structs import replace
 
 from holdfast.app.sync import THREAD
 from holdfast.app.worker_settings import WorkerSettings, make_worker
@@ -136,7 +140,7 @@ class WorkerProcess:
 
     def started(self, store: str) -> None:
         """Report that the store is open and the process begins, and from now on what it does, if that is observed."""
-        self._hooks.worker_start.emit(WorkerStart(self.name, store))
+        self._hooks.worker_start.emit(WorkerStart(self.name, store, self.seat))
         if self._hooks.worker_report.observers:
             self._reporting = asyncio.create_task(self._report_regularly())
 
@@ -146,14 +150,19 @@ class WorkerProcess:
             await asyncio.sleep(_REPORT_EVERY)
 
     def _report(self) -> WorkerReport:
-        slots, running, totals, partitions, events = 0, 0, Totals(), 0, 0
+        report = WorkerReport(self.name, self.seat, 0, 0, Totals(), 0, 0, is_draining=self._is_stopping)
         if self.worker is not None:
-            status = self.worker.status()
-            slots, running, totals = self.worker.settings.concurrency, len(status.running), status.totals
+            report = _with_worker(report, self.worker)
         if self.node is not None:
             node = self.node.status()
-            partitions, events = len(node.shares), node.handled
-        return WorkerReport(self.name, self.seat, slots, running, totals, partitions, events)
+            report = replace(
+                report,
+                partitions=len(node.shares),
+                events=node.handled,
+                is_extending=report.is_extending and self.node.is_extending,
+                is_connected=report.is_connected and self.node.is_connected,
+            )
+        return report
 
     async def ended(self) -> None:
         """Report the end and its totals, and warn of what was left."""
@@ -185,6 +194,21 @@ class WorkerProcess:
         """Whether handlers may still run although worker and node have ended: the process must not wait for them."""
         is_node_left = self.node is not None and self.node.has_left_handlers
         return is_node_left or not {ExitCode.RELEASED, ExitCode.BROKEN}.isdisjoint(self._codes)
+
+
+def _with_worker(report: WorkerReport, worker: Worker) -> WorkerReport:
+    status, turned_at, keeper = worker.status(), worker.turned_at, worker.keeper
+    return replace(
+        report,
+        slots=worker.settings.concurrency,
+        running=len(status.running),
+        totals=status.totals,
+        queues=worker.queues,
+        buffered=status.buffered,
+        since_turn=None if turned_at is None else timedelta(seconds=time.monotonic() - turned_at),
+        is_extending=keeper is None or keeper.is_alive,
+        is_connected=keeper is None or keeper.is_connected,
+    )
 
 
 async def _code_of(work: Coroutine[Any, Any, int | None]) -> int:
@@ -328,7 +352,7 @@ async def release_worker(app: App, worker_id: str, reason: str) -> None:
                     return
         finally:
             if rescued:
-                app.hooks.job_rescue.emit(JobRescue(worker_id, reason, tuple(rescued)))
+                app.hooks.job_rescue.emit(JobRescue(worker_id, reason, tuple(rescued), "died"))
                 await app.hooks.settle()
     finally:
         await backend.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -85,6 +86,11 @@ def worker() -> None:
     show_default=True,
     help="The level of the log on stderr: debug, info, warning or error.",
 )
+@click.option(
+    "--metrics-port",
+    metavar="[HOST:]PORT",
+    help="Serve /metrics, /livez and /readyz there; on the loopback interface unless a host is given.",
+)
 @click.option("--quiet", "-q", is_flag=True, help="No live status line on a terminal.")
 @store_options
 def run(
@@ -95,6 +101,7 @@ def run(
     until_empty: bool,
     recovery: float | None,
     log_level: str,
+    metrics_port: str | None,
     quiet: bool,
     **settings: Any,
 ) -> None:
@@ -124,8 +131,17 @@ def run(
         given |= _display(app, processes, has_consumers=len(app.subscribed) > 0 and not until_empty)
     own = {name: given.pop(name) for name in WORKER_SETTINGS if name in given}
     wanted = cast("WorkerSettings", {"queues": _names(queues), "until_empty": until_empty, **own})
-    code = run_worker(app, wanted, processes=processes, **given)
+    with _endpoint(app, metrics_port, processes):
+        code = run_worker(app, wanted, processes=processes, **given)
     click.get_current_context().exit(code)
+
+
+def _endpoint(app: App, address: str | None, processes: int) -> AbstractContextManager[object]:
+    if address is None:
+        return nullcontext()
+    from holdfast.telemetry import serve_metrics
+
+    return serve_metrics(app, address, processes=processes)
 
 
 def _display(app: App, processes: int, *, has_consumers: bool) -> dict[str, Any]:

@@ -6,13 +6,18 @@
 from __future__ import annotations
 
 from holdfast.hooks.middleware import HandlerCall
+from holdfast.hooks.sending import SendCall
 from holdfast.hooks.values import (
     HandlingEnd,
     HandlingStart,
+    JobClaim,
     JobEnd,
     JobEnqueue,
+    JobFlush,
     JobRescue,
     JobStart,
+    LeaseExtend,
+    LeaseLoss,
     PartitionMove,
     StoreFailure,
     WorkerDrain,
@@ -25,11 +30,16 @@ __all__ = [
     "HandlerCall",
     "HandlingEnd",
     "HandlingStart",
+    "JobClaim",
     "JobEnd",
     "JobEnqueue",
+    "JobFlush",
     "JobRescue",
     "JobStart",
+    "LeaseExtend",
+    "LeaseLoss",
     "PartitionMove",
+    "SendCall",
     "StoreFailure",
     "WorkerDrain",
     "WorkerEnd",

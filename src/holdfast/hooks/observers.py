@@ -26,13 +26,18 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from holdfast.errors import ConfigError
 from holdfast.hooks.middleware import Middlewares
+from holdfast.hooks.sending import Sending
 from holdfast.hooks.values import (
     HandlingEnd,
     HandlingStart,
+    JobClaim,
     JobEnd,
     JobEnqueue,
+    JobFlush,
     JobRescue,
     JobStart,
+    LeaseExtend,
+    LeaseLoss,
     PartitionMove,
     StoreFailure,
     WorkerDrain,
@@ -154,12 +159,18 @@ class Hooks:
 
     def __init__(self) -> None:
         self.middleware = Middlewares()
+        self.sending: tuple[Sending, ...] = ()
+        """What runs around each enqueue and append, the outermost first; a plain tuple, so that none costs nothing."""
         self.job_enqueue = Hook[JobEnqueue]("job.enqueue")
         self.job_start = Hook[JobStart]("job.start")
         self.job_end = Hook[JobEnd]("job.end")
         self.job_retry = Hook[JobEnd]("job.retry")
         self.job_fail = Hook[JobEnd]("job.fail")
         self.job_rescue = Hook[JobRescue]("job.rescue")
+        self.job_claim = Hook[JobClaim]("job.claim")
+        self.job_flush = Hook[JobFlush]("job.flush")
+        self.lease_extend = Hook[LeaseExtend]("lease.extend")
+        self.lease_lose = Hook[LeaseLoss]("lease.lose")
         self.worker_start = Hook[WorkerStart]("worker.start")
         self.worker_drain = Hook[WorkerDrain]("worker.drain")
         self.worker_report = Hook[WorkerReport]("worker.report")
@@ -170,7 +181,7 @@ class Hooks:
         self.store_fail = Hook[StoreFailure]("store.fail")
         self.store_recover = Hook[StoreFailure]("store.recover")
         self._by_name: dict[str, Hook[Any]] = {
-            name.replace("_", "."): hook for name, hook in vars(self).items() if name != "middleware"
+            hook.name: hook for hook in vars(self).values() if isinstance(hook, Hook)
         }
 
     def named(self, name: str) -> Hook[Any]:

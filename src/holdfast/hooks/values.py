@@ -62,21 +62,67 @@ class JobEnd(msgspec.Struct, frozen=True):
 
 
 class JobRescue(msgspec.Struct, frozen=True):
-    """`job.rescue`: jobs were taken from a dead or silent worker, for this reason; see the new state of each."""
+    """`job.rescue`: jobs were taken from a dead or silent worker; `why` in words, and the new state of each job.
+
+    `reason`: their leases had expired, or the supervisor of the worker knew that its process had died.
+    """
 
     worker_id: str
     why: str
     jobs: tuple[Rescued, ...]
+    reason: Literal["expired", "died"] = "expired"
+
+
+class JobClaim(msgspec.Struct, frozen=True):
+    """`job.claim`: the store has answered a claim of a worker with so many jobs; `queues` None: it serves all."""
+
+    worker_id: str
+    queues: tuple[str, ...] | None
+    number: int
+    duration: timedelta
+
+
+class JobFlush(msgspec.Struct, frozen=True):
+    """`job.flush`: the store has answered the write of so many outcomes; `queues` None: the worker serves all."""
+
+    worker_id: str
+    queues: tuple[str, ...] | None
+    number: int
+    duration: timedelta
+
+
+class LeaseExtend(msgspec.Struct, frozen=True):
+    """`lease.extend`: a worker has extended the leases of jobs in these queues, one item per lease.
+
+    `margin` is the shortest time that was left of one of them when the request was sent.
+    """
+
+    worker_id: str
+    queues: tuple[str, ...]
+    margin: timedelta
+
+
+class LeaseLoss(msgspec.Struct, frozen=True):
+    """`lease.lose`: a worker has lost the lease of a job, so that the outcome of this attempt does not count.
+
+    `found_by`: the call that the store refused, the extension of the lease or the write of the outcome.
+    """
+
+    worker_id: str
+    job: LeasedJob
+    found_by: Literal["extend", "finish"]
 
 
 class WorkerStart(msgspec.Struct, frozen=True):
     """`worker.start`: a process has opened its store and begins to run jobs, consumers or both.
 
-    `name` is "worker <id>", or "node <id>" if it runs only consumers; `store` is the URL without a password.
+    `name` is "worker <id>", or "node <id>" if it runs only consumers; `store` is the URL without a password. `seat` is
+    the number of the process under its supervisor, from 0.
     """
 
     name: str
     store: str
+    seat: int = 0
 
 
 class WorkerDrain(msgspec.Struct, frozen=True):
@@ -88,7 +134,10 @@ class WorkerDrain(msgspec.Struct, frozen=True):
 class WorkerReport(msgspec.Struct, frozen=True):
     """`worker.report`: what a process does now and has done so far; four times per second and at its end.
 
-    `seat` is the number of the process under its supervisor, from 0. `slots` is 0 without a worker.
+    `seat` is the number of the process under its supervisor, from 0. `slots` is 0 without a worker. `buffered` is the
+    number of outcomes that are not written yet, `since_turn` the time since the worker last decided what to do (None
+    without a worker). `is_extending`: the threads that extend leases are alive; `is_connected`: their last calls of the
+    store succeeded.
     """
 
     name: str
@@ -98,6 +147,12 @@ class WorkerReport(msgspec.Struct, frozen=True):
     totals: Totals
     partitions: int
     events: int
+    queues: tuple[str, ...] | None = None
+    is_draining: bool = False
+    buffered: int = 0
+    since_turn: timedelta | None = None
+    is_extending: bool = True
+    is_connected: bool = True
 
 
 class WorkerEnd(msgspec.Struct, frozen=True):

@@ -55,6 +55,8 @@ class KeeperThread(ABC):
         self._died = died
         self._woken = threading.Event()
         self._is_closed = False
+        self.is_connected = True
+        """Whether the store has answered in the last turn."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     # --- what a subclass does -----------------------------------------------------------------------------------------
@@ -79,6 +81,11 @@ class KeeperThread(ABC):
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs; callable from any thread."""
+        return self._thread.is_alive()
 
     def wake(self) -> None:
         """End the present wait; callable from any thread."""
@@ -119,8 +126,11 @@ class KeeperThread(ABC):
         try:
             extender = self._extender or self._open_extender()
             self._extender = extender
-            return self.work(extender)
+            seconds = self.work(extender)
+            self.is_connected = True
+            return seconds  # noqa: TRY300 - `work` may raise what is handled below
         except StoreError as error:
+            self.is_connected = False
             self._close_extender()
             return self.failed(error)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -17,7 +16,10 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Mount
 
 from holdfast.errors import ConfigError, HoldfastError
+from holdfast.server import health
 from holdfast.server.api.routes import api_routes
+from holdfast.server.dashboard import routes as dashboard
+from holdfast.server.dashboard.frame import problem_page
 from holdfast.server.problems import Problem, answer_error
 from holdfast.server.security_headers import SecurityHeaders
 from holdfast.server.state import Authorize, Redact, ServerSettings, ServerState
@@ -45,6 +47,7 @@ def asgi(
     """
     settings = ServerSettings(_checked_prefix(prefix), read_only, authorize, redact, requires_token)
     state = ServerState(app, settings)
+    state.problem_page = problem_page
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -74,13 +77,4 @@ def _checked_prefix(prefix: str) -> str:
 
 
 def _routes() -> Sequence[BaseRoute]:
-    return [*api_routes(), *_optional("holdfast.server.health"), *_optional("holdfast.server.dashboard.routes")]
-
-
-def _optional(module: str) -> Sequence[BaseRoute]:
-    try:
-        return list(import_module(module).routes())
-    except ModuleNotFoundError as missing:
-        if missing.name is None or not module.startswith(missing.name):
-            raise
-        return []
+    return [*api_routes(), *health.routes(), *dashboard.routes()]

@@ -50,7 +50,7 @@ class ClaimGroup:
         self.size = 0
 
 
-class Claims:
+class WaitingClaims:
     """All claims of a server, and its upkeep."""
 
     def __init__(self, state: ServerState) -> None:
@@ -62,6 +62,7 @@ class Claims:
         self._upkeep: asyncio.Task[None] | None = None
         self._access = Access(gap=_GAP)
         self._pruned_at = time.monotonic()
+        self._is_stopping = False
 
     async def claim(self, request: ClaimRequest, *, wait: float, has_own_id: bool) -> list[LeasedJob]:
         """Claim jobs; wait at most so many seconds for the first."""
@@ -85,7 +86,7 @@ class Claims:
 
     async def _claim_in_turn(self, group: ClaimGroup, request: ClaimRequest, *, has_own_id: bool) -> list[LeasedJob]:
         store = self._state.app.backend.jobs
-        while True:
+        while not self._is_stopping:
             begun, now = self._begun, self._round
             async with group.turn:
                 if group.empty_in < now:
@@ -94,6 +95,12 @@ class Claims:
                         return jobs
                     group.empty_in = now
             await begun.wait()
+        return []
+
+    def stop(self) -> None:
+        """Answer all claims that wait: the server is about to end."""
+        self._is_stopping = True
+        self._begun.set()
 
     # --- the upkeep ---------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.server.claims import Claims
+from holdfast.server.claims import WaitingClaims
 from holdfast.server.extending import Extending
 from holdfast.server.operating import Operating
 
@@ -55,7 +55,7 @@ class ServerState:
         self.settings = settings
         self.problem_page: ProblemPage | None = None
         """How a problem is shown to a browser outside of the API; the dashboard sets it."""
-        self.claims = Claims(self)
+        self.claims = WaitingClaims(self)
         self.extending = Extending(self)
         self.operating = Operating(app)
         self._opening = asyncio.Lock()

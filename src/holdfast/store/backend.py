@@ -161,8 +161,8 @@ class Schema(Protocol):
         """
         ...
 
-    async def check(self) -> None:
-        """Raise `SchemaMismatch`, with the remedy, unless the tables are those of this version."""
+    async def check(self) -> int:
+        """Return the version of the tables; raise `SchemaMismatch`, with the remedy, unless it is the current one."""
         ...
 
     def script(self) -> str:

@@ -92,6 +92,7 @@ class Node:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._is_running = False
+        self._heartbeat: NodeHeartbeat | None = None
         self._broken: asyncio.Future[None] | None = None
         self.hooks = Hooks()
         """What observes this node: those of its app, if an app has made it."""
@@ -112,6 +113,16 @@ class Node:
         shares = () if self._shares is None else self._shares.shares
         handled = 0 if self._around is None else self._around.handled
         return NodeStatus(self.node, self._is_running, self._leader.is_leading, shares, handled)
+
+    @property
+    def is_extending(self) -> bool:
+        """Whether the thread that sends heartbeats is alive; also before it was started."""
+        return self._heartbeat is None or self._heartbeat.is_alive
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether its last heartbeat was answered; also before the first."""
+        return self._heartbeat is None or self._heartbeat.is_connected
 
     def stop(self) -> None:
         """Drain: finish the current events, release the shares, leave. A second call does not wait for handlers."""
@@ -158,9 +169,11 @@ class Node:
         try:
             await self._enter()
             heartbeat.start()
+            self._heartbeat = heartbeat
             try:
                 await self._take_part(shares)
             finally:
+                self._heartbeat = None
                 await uncancellable(asyncio.to_thread(heartbeat.close))  # it may be waiting for the store
         finally:
             unlisten()

@@ -122,6 +122,11 @@ class HeldLeases:
         for lease in leases:
             self._extended[lease.seq] = (lease.fence, sent_at)
 
+    def margins(self, leases: Iterable[Lease], now: float, lease: float) -> list[tuple[str, float]]:
+        """Return the queue of each lease that is still held, and the seconds that are left of it, of `lease` in all."""
+        held = [self.jobs.get(one.seq) for one in leases]
+        return [(job.queue, lease - (now - self._last(job))) for job in held if job is not None]
+
     def lost(self, leases: Iterable[Lease]) -> None:
         """Mark leases that the store reported as stale, so that none of their jobs is begun.
 

@@ -213,13 +213,14 @@ class InFlight:
             self.holdings.drop(seq)
             self.totals.released += 1
 
-    def lost(self, now: float, leases: Iterable[Lease]) -> None:
+    def lost(self, now: float, leases: Iterable[Lease]) -> list[LeasedJob]:
         """Remove leases that the store reported as stale: no finish is written, and handlers are aborted.
 
-        A job that is being settled, flushed or released is left to the reply to that: its lease may be gone because
-        the write succeeded.
+        Returns the jobs whose leases were held until now. A job that is being settled, flushed or released is left to
+        the reply to that: its lease may be gone because the write succeeded.
         """
         del now
+        lost: list[LeasedJob] = []
         for lease in leases:
             seq = lease.seq
             self.holdings.stale.pop(seq, None)
@@ -227,7 +228,9 @@ class InFlight:
             unclear = seq in self.holdings.settling_seqs or self.finishes.is_sent(seq) or self.releases.is_flying(seq)
             if job is not None and job.fence == lease.fence and not unclear:
                 self._give_up(seq)
+                lost.append(job)
         self._sweep()
+        return lost
 
     def cancel_asked(self, now: float, leases: Iterable[Lease]) -> None:
         """Abort, once each, handlers whose cancellation was requested; a job not yet begun ends as cancelled."""

@@ -73,7 +73,9 @@ class LeaseKeeper(KeeperThread):
         cancel_asked: Callable[[list[Lease]], None],
         died: Callable[[BaseException], None],
         turned: Callable[[], None],
+        extended: Callable[[list[tuple[str, float]]], None] | None = None,
     ) -> None:
+        """`extended` receives the queue of each extended lease, and the seconds that were left of the lease."""
         super().__init__(open_extender, name="holdfast-keeper", died=died)
         self._holdings = holdings
         self._heartbeat = heartbeat
@@ -82,6 +84,7 @@ class LeaseKeeper(KeeperThread):
         self._lost = lost
         self._cancel_asked = cancel_asked
         self._turned = turned
+        self._extended = extended
         self._is_cut_off = False
         seconds = lease.total_seconds()
         self._tick = min(seconds / 20, _CANCEL_LOOK)
@@ -117,7 +120,10 @@ class LeaseKeeper(KeeperThread):
             return
         extension = extender.extend(due, self._lease)
         not_extended = {(lease.seq, lease.fence) for lease in (*extension.lost, *extension.skipped)}
-        self._holdings.extended((lease for lease in due if (lease.seq, lease.fence) not in not_extended), sent_at)
+        extended = [lease for lease in due if (lease.seq, lease.fence) not in not_extended]
+        if self._extended is not None and extended:
+            self._extended(self._holdings.margins(extended, sent_at, self._lease.total_seconds()))
+        self._holdings.extended(extended, sent_at)
         if extension.lost:
             self._holdings.lost(extension.lost)
             self._lost(extension.lost)

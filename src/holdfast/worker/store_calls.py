@@ -30,6 +30,7 @@ from holdfast.worker.dead_workers import DeadWorkers
 from holdfast.worker.decision import Decision
 from holdfast.worker.machine import Machine
 from holdfast.worker.settings import WorkerConfig
+from holdfast.worker.store_reports import StoreReports
 from holdfast.worker.unknown_tasks import UnknownTasks
 
 T = TypeVar("T")
@@ -66,6 +67,7 @@ class StoreCalls:
         self._failing: str | None = None  # the call that failed last, until one succeeds
         self._dead_workers = DeadWorkers(insight, hooks)
         self._unknown_tasks = UnknownTasks(insight)
+        self._reports = StoreReports(hooks, machine.holdings, request)
         self._in_flight: set[asyncio.Task[None]] = set()
         self._last_fence = 0  # the largest fence of a claim whose reply arrived
         self._lost_reply = False  # the reply to a later claim was lost
@@ -165,6 +167,7 @@ class StoreCalls:
             now = time.monotonic()
             waits = float("inf") if claim.wait is None else claim.wait.total_seconds()
             limited_for = waits if claim.is_limited else None
+            self._reports.claimed(len(claim.jobs), now - sent_at)
             self._machine.claimed(now, claim.jobs, asked=asked, sent_at=sent_at, limited_for=limited_for)
             if self._dead_workers.is_look_due(now, len(claim.jobs)):
                 self._begin(self._look(self._dead_workers))
@@ -196,6 +199,7 @@ class StoreCalls:
 
     async def _flush(self, finishes: list[Finish]) -> None:
         failpoint("before_flush")
+        sent_at = time.monotonic()
         try:
             verdicts = await self._timed(self._store().finish(finishes))
             failpoint("after_flush")
@@ -206,7 +210,9 @@ class StoreCalls:
             self._machine.flush_failed(time.monotonic(), finishes)
             raise
         else:
-            self._machine.flushed(time.monotonic(), finishes, verdicts)
+            now = time.monotonic()
+            self._reports.flushed(finishes, verdicts, now - sent_at)
+            self._machine.flushed(now, finishes, verdicts)
 
     async def _release(self, leases: list[Lease], *, started: bool) -> None:
         try:

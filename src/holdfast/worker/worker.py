@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -39,7 +38,9 @@ from holdfast.worker.forming import BatchSize
 from holdfast.worker.identity import incarnation
 from holdfast.worker.job_child.pool import ChildPool
 from holdfast.worker.lease_keeper import HandlerStuck, LeaseKeeper
+from holdfast.worker.lease_reports import LeaseReports
 from holdfast.worker.machine import Machine
+from holdfast.worker.pauses import pause
 from holdfast.worker.schedules import firing
 from holdfast.worker.settings import WorkerConfig
 from holdfast.worker.store_calls import TRANSIENT, StoreCalls
@@ -118,6 +119,10 @@ class Worker:
             ended=self._call_ended,
             hooks=lambda: self.hooks,
         )
+        self.turned_at: float | None = None
+        """When it last decided what to do, by the monotonic clock; None before the first time."""
+        self.keeper: LeaseKeeper | None = None
+        """The thread that extends leases, while it runs."""
         self._changed: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._notified = False
@@ -170,6 +175,7 @@ class Worker:
         if self.hooks.middleware:
             self._plans = {name: replace(plan, ends_at_once=False) for name, plan in self._plans.items()}
         reports = AttemptReports(self.hooks, self.worker_id)
+        lease_reports = LeaseReports(self.hooks, self.worker_id, self._machine)
         attempts = Attempts(
             self._backend,
             holdings,
@@ -200,13 +206,15 @@ class Worker:
             limits=attempts.limits,
             stuck_grace=self._stuck_grace,
             owns_process=self.owns_process,
-            lost=lambda leases: self._from_thread(lambda: self._machine.lost(time.monotonic(), leases)),
+            lost=lambda leases: self._from_thread(lambda: lease_reports.lost(leases)),
             cancel_asked=lambda leases: self._from_thread(lambda: self._machine.cancel_asked(time.monotonic(), leases)),
             died=lambda error: self._from_thread(lambda: self._keeper_died(error, attempts)),
             turned=lambda: self._from_thread(registered.set),
+            extended=lease_reports.of_thread(self._from_thread),
         )
         unlisten = self._backend.notifier.listen(self._on_notification)
         keeper.start()
+        self.keeper = keeper
         exit_ = None
         try:
             await self._first_heartbeat(registered)
@@ -231,6 +239,7 @@ class Worker:
                 await attempts.close()
                 await self._calls.finished()
             finally:
+                self.keeper = None
                 await asyncio.to_thread(keeper.close)  # it may be waiting for the store
         await self._deregister()
         await self.hooks.settle()
@@ -264,7 +273,7 @@ class Worker:
                 message = f"this worker cannot continue: {type(self._broken).__name__}: {self._broken}"
                 raise WorkerBroken(message) from self._broken
             changed.clear()
-            now = time.monotonic()
+            now = self.turned_at = time.monotonic()
             if self._notified:
                 self._notified = False
                 machine.woken(now)
@@ -277,7 +286,7 @@ class Worker:
             if self._begin_jobs(attempts, now):
                 await asyncio.sleep(0)
             else:
-                await self._pause(changed, decision.wait)
+                await pause(changed, decision.wait)
 
     def _begin_jobs(self, attempts: Attempts, now: float) -> bool:
         """Begin jobs while slots are free; return whether to decide again at once."""
@@ -296,19 +305,6 @@ class Worker:
             if ended(now, job, outcome) or now > until:
                 return True
         return any_ended
-
-    async def _pause(self, changed: asyncio.Event, wait: float | None) -> None:
-        """Wait for an event, or for the time that the machine decided, with jitter if it is a poll."""
-        if wait is None:
-            await changed.wait()
-            return
-        if wait > 0.1:  # noqa: PLR2004 - short waits are local deadlines, only polls are spread
-            wait *= 1 - 0.2 * random.random()  # noqa: S311 - jitter
-        timer = asyncio.get_running_loop().call_later(wait, changed.set)
-        try:
-            await changed.wait()
-        finally:
-            timer.cancel()
 
     # --- events -----------------------------------------------------------------------------------------------
 

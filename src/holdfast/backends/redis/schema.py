@@ -43,8 +43,9 @@ class RedisSchema:
             require_version(found, VERSION, self._keys)
         return found
 
-    async def check(self) -> None:  # noqa: D102
+    async def check(self) -> int:  # noqa: D102
         require_version(await self._version(), VERSION, self._keys)
+        return VERSION
 
     def script(self) -> str:  # noqa: D102
         return "\n".join([INSTALL, *(script.text for script in ALL)])

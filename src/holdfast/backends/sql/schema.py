@@ -52,9 +52,9 @@ class SqlSchema(ABC):
             self.require(0)
         return self.require((await self._runner.write(self._upgrade)).after)
 
-    async def check(self) -> None:
-        """Raise `SchemaMismatch` unless the tables are those of this version."""
-        self.require(await self._runner.read(self.version))
+    async def check(self) -> int:
+        """Return the version of the tables; raise `SchemaMismatch` unless it is the current one."""
+        return self.require(await self._runner.read(self.version))
 
     async def open(self, *, install: bool = True) -> None:
         """Install into a database without our tables, if allowed and wanted; raise `SchemaMismatch` for others."""

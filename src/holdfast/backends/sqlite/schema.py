@@ -28,8 +28,8 @@ class SqliteSchema(SqlSchema):
         super().__init__(runner, MIGRATIONS, "the tables")
         self._location = location
 
-    async def check(self) -> None:
-        """Raise `SchemaMismatch` unless the tables are those of this version; never change another program's file.
+    async def check(self) -> int:
+        """Return the version of the tables, or raise `SchemaMismatch`; never change another program's file.
 
         So the file is first read through a read-only connection. A file that already uses a write-ahead log is then
         read through a normal connection, which changes nothing: the last connection to close removes the log, which a
@@ -37,10 +37,7 @@ class SqliteSchema(SqlSchema):
         """
         path = self._location.path
         found = None if path is None else await asyncio.to_thread(self._look, path)
-        if found is None:
-            await super().check()
-        else:
-            self.require(found)
+        return await super().check() if found is None else self.require(found)
 
     def _look(self, path: Path) -> int | None:
         """Return the version of the tables in a file, 0 without tables; None if the file uses a write-ahead log."""

@@ -141,7 +141,7 @@ OPERATIONS: Final = (
         Need.ENQUEUE,
         {201: EnqueuedJob, 200: EnqueuedJob},
         body=NewJobRequest,
-        problems=(409,),
+        problems=(404, 409),
     ),
     Operation(
         "POST",
@@ -150,6 +150,6 @@ OPERATIONS: Final = (
         Need.ENQUEUE,
         {201: EnqueuedBatch, 200: EnqueuedBatch},
         body=BatchRequest,
-        problems=(409,),
+        problems=(404, 409),
     ),
 )

@@ -62,7 +62,7 @@ class EnqueuedBatch(msgspec.Struct, frozen=True):
     jobs: list[EnqueuedJob]
 
 
-class JobQuery(Request, frozen=True):
+class JobListQuery(Request, frozen=True):
     """Which jobs to list."""
 
     state: JobState
@@ -168,7 +168,7 @@ class WaitQuery(Request, frozen=True):
     wait_seconds: Wait = 0.0
 
 
-class JobEnd(msgspec.Struct, frozen=True):
+class WaitedJob(msgspec.Struct, frozen=True):
     """The state of a job, and whether it has ended."""
 
     id: str

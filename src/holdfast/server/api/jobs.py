@@ -21,10 +21,9 @@ from holdfast.server.api.job_schemas import (
     GraphNode,
     GraphQuery,
     JobAttempt,
-    JobEnd,
     JobLease,
     JobList,
-    JobQuery,
+    JobListQuery,
     JobResult,
     ListedJobView,
     ReasonRequest,
@@ -32,6 +31,7 @@ from holdfast.server.api.job_schemas import (
     ShownGraph,
     ShownJob,
     ShowQuery,
+    WaitedJob,
     WaitQuery,
 )
 from holdfast.server.api.operation import Answer, ApiCall, Need, Operation
@@ -46,7 +46,7 @@ _JOB: Final = "/v1/jobs/{job_id}"
 # --- looking ----------------------------------------------------------------------------------------------------------
 
 
-async def list_jobs(call: ApiCall[JobQuery, NoFields]) -> Answer:
+async def list_jobs(call: ApiCall[JobListQuery, NoFields]) -> Answer:
     """List the jobs in one state, a page at a time."""
     query = call.query
     page = await call.app.jobs.list(
@@ -130,7 +130,7 @@ async def _wait(call: ApiCall[WaitQuery, NoFields]) -> tuple[JobHandle[Any], Job
 async def wait_for_job(call: ApiCall[WaitQuery, NoFields]) -> Answer:
     """Wait until a job has ended, and return its state as it is then."""
     handle, state = await _wait(call)
-    return Answer(JobEnd(handle.id, state, state in FINAL_STATES))
+    return Answer(WaitedJob(handle.id, state, state in FINAL_STATES))
 
 
 async def show_result(call: ApiCall[WaitQuery, NoFields]) -> Answer:
@@ -140,7 +140,7 @@ async def show_result(call: ApiCall[WaitQuery, NoFields]) -> Answer:
     """
     handle, state = await _wait(call)
     if state not in FINAL_STATES:
-        return Answer(JobEnd(handle.id, state, ended=False), 202)
+        return Answer(WaitedJob(handle.id, state, ended=False), 202)
     return Answer(JobResult(handle.id, await handle.result(timeout=0)))
 
 
@@ -178,20 +178,20 @@ async def delete_job(call: ApiCall[NoFields, NoFields]) -> Answer:
 
 
 OPERATIONS: Final = (
-    Operation("GET", "/v1/jobs", list_jobs, Need.READ, {200: JobList}, query=JobQuery),
+    Operation("GET", "/v1/jobs", list_jobs, Need.READ, {200: JobList}, query=JobListQuery),
     Operation("GET", _JOB, show_job, Need.READ, {200: ShownJob}, query=ShowQuery),
     Operation("DELETE", _JOB, delete_job, Need.ADMIN, {204: None}),
     Operation("GET", f"{_JOB}/explain", explain_job, Need.READ, {200: ExplainedJob}),
     Operation("GET", f"{_JOB}/graph", show_graph, Need.READ, {200: ShownGraph}, query=GraphQuery),
     Operation(
-        "GET", f"{_JOB}/wait", wait_for_job, Need.READ, {200: JobEnd}, query=WaitQuery, wait_field="wait_seconds"
+        "GET", f"{_JOB}/wait", wait_for_job, Need.READ, {200: WaitedJob}, query=WaitQuery, wait_field="wait_seconds"
     ),
     Operation(
         "GET",
         f"{_JOB}/result",
         show_result,
         Need.READ,
-        {200: JobResult, 202: JobEnd},
+        {200: JobResult, 202: WaitedJob},
         query=WaitQuery,
         problems=(409,),
         wait_field="wait_seconds",

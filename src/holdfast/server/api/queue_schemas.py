@@ -47,19 +47,9 @@ class QueueQuery(Request, frozen=True):
 
 
 class BacklogQuery(Request, frozen=True):
-    """How many jobs one worker is meant to have, waiting or running."""
+    """How many jobs one worker is to have; by default as many as the live workers of the queue run at once."""
 
-    jobs_per_worker: Annotated[int, Meta(ge=1, le=1_000_000)] = 10
-
-
-class QueueBacklog(msgspec.Struct, frozen=True):
-    """What a queue holds, to scale workers by; counted up to ten thousand jobs of each state."""
-
-    queue: str
-    ready: int
-    running: int
-    oldest_ready_seconds: float
-    workers_wanted: int
+    jobs_per_worker: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
 
 
 class Changed(msgspec.Struct, frozen=True):

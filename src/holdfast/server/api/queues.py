@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import ceil
 from typing import Final, Literal
 
 from holdfast.server.api.fields import NoFields
@@ -11,7 +10,6 @@ from holdfast.server.api.operation import Answer, ApiCall, Need, Operation
 from holdfast.server.api.queue_schemas import (
     BacklogQuery,
     Changed,
-    QueueBacklog,
     QueueList,
     QueueQuery,
     RunRequest,
@@ -27,8 +25,7 @@ from holdfast.server.api.queue_schemas import (
 from holdfast.server.api.shown import shown
 from holdfast.store.schedules import ScheduleView
 from holdfast.store.values import TaskView, WorkerView
-
-_MOST: Final = 10_000
+from holdfast.telemetry.backlog import Backlog, backlog
 
 
 def _limit(limit: object) -> ShownLimit | None:
@@ -49,15 +46,9 @@ async def list_queues(call: ApiCall[QueueQuery, NoFields]) -> Answer:
 async def show_backlog(call: ApiCall[BacklogQuery, NoFields]) -> Answer:
     """Return how many jobs of a queue wait and run, for KEDA and other autoscalers.
 
-    A queue that has had no job yet is empty. `workers_wanted` is 0 for a queue that is paused.
+    A queue that has had no job yet is empty. The figures are at most five seconds old.
     """
-    queue = call.path("queue")
-    view = next((view for view in await call.app.queues.list(most=_MOST) if view.name == queue), None)
-    if view is None:
-        return Answer(QueueBacklog(queue, 0, 0, 0.0, 0))
-    oldest = 0.0 if view.oldest_ready is None else max(view.oldest_ready.total_seconds(), 0.0)
-    wanted = 0 if view.paused else ceil((view.ready + view.running) / call.query.jobs_per_worker)
-    return Answer(QueueBacklog(queue, view.ready, view.running, oldest, wanted))
+    return Answer(await backlog(call.app, call.path("queue"), jobs_per_worker=call.query.jobs_per_worker))
 
 
 async def pause_queue(call: ApiCall[NoFields, NoFields]) -> Answer:
@@ -175,7 +166,7 @@ _TASK: Final = "/v1/tasks/{task}"
 _SCHEDULE: Final = "/v1/schedules/{schedule}"
 OPERATIONS: Final = (
     Operation("GET", "/v1/queues", list_queues, Need.READ, {200: QueueList}, query=QueueQuery),
-    Operation("GET", f"{_QUEUE}/backlog", show_backlog, Need.READ, {200: QueueBacklog}, query=BacklogQuery),
+    Operation("GET", f"{_QUEUE}/backlog", show_backlog, Need.READ, {200: Backlog}, query=BacklogQuery),
     Operation("POST", f"{_QUEUE}/pause", pause_queue, Need.OPERATE, {200: Changed}),
     Operation("POST", f"{_QUEUE}/resume", resume_queue, Need.OPERATE, {200: Changed}),
     Operation("GET", "/v1/tasks", list_tasks, Need.READ, {200: TaskList}),

@@ -23,8 +23,8 @@ class TestSchema(Conformance):
         assert version >= 1
         assert await snapshot(backend, job.id) == before
 
-    async def test_check_passes_on_an_installed_store(self, backend: Backend) -> None:
-        await backend.schema.check()
+    async def test_check_returns_the_version_of_an_installed_store(self, backend: Backend) -> None:
+        assert await backend.schema.check() == await backend.schema.install()
 
     async def test_the_script_is_returned_without_connecting(self, backend: Backend) -> None:
         script = backend.schema.script()

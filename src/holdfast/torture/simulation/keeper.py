@@ -80,7 +80,7 @@ class SimulatedLeaseKeeper:
             self._post_to_loop(lambda: shell.machine.lost(shell.clock(), extension.lost))
         self._read_cancel_requests()
 
-    def _post_to_loop(self, event: Callable[[], None]) -> None:
+    def _post_to_loop(self, event: Callable[[], object]) -> None:
         """Run something on the loop, a moment later: threads take turns."""
         shell = self._shell
         self._world.after(int(shell.env.work.random() * _SWITCH), lambda: shell.post(event))

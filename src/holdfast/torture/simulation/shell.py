@@ -50,7 +50,7 @@ class Shell:
         self._calls = Calls(self)
         self._attempts = SimulatedAttempts(self)
         self.keeper = SimulatedLeaseKeeper(self)
-        self._inbox: list[Callable[[], None]] = []
+        self._inbox: list[Callable[[], object]] = []
         self._is_passing = False
         self._pass_at = -1
         self._timer = 0
@@ -86,7 +86,7 @@ class Shell:
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
-    def post(self, event: Callable[[], None]) -> None:
+    def post(self, event: Callable[[], object]) -> None:
         """Handle something on the loop, as soon as it is free."""
         if self.is_over:
             return

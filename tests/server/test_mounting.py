@@ -1,0 +1,98 @@
+"""The server inside other programs: with and without lifespan events, with a prefix, in three frameworks."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from tests.server.conftest import client_of
+
+from holdfast import App, ConfigError
+from holdfast.server import asgi
+
+
+async def round_trip(http: httpx.AsyncClient, base: str) -> str:
+    """Enqueue a job and follow its location, as it is given; return the location."""
+    made = await http.post(f"{base}/v1/jobs", json={"task": "t"})
+    assert made.status_code == 201, made.text
+    found = await http.get(made.headers["location"])
+    assert found.json()["job"]["id"] == made.json()["id"]
+    return made.headers["location"]
+
+
+def outside(application: Any) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(application), base_url="http://localhost")
+
+
+async def test_in_starlette_it_opens_the_store_with_the_first_request(sqlite_app: App):
+    around = Starlette(routes=[Mount("/queue", asgi(sqlite_app))])
+
+    async with outside(around) as http:
+        assert not sqlite_app.is_open
+        assert (await round_trip(http, "/queue")).startswith("/queue/v1/jobs/")
+        assert (await http.get("/queue/v1/queues")).headers["x-content-type-options"] == "nosniff"
+
+
+async def test_in_fastapi_beside_its_own_routes(sqlite_app: App):
+    from fastapi import FastAPI
+
+    api = FastAPI()
+
+    @api.get("/own")
+    async def own() -> str:
+        return "own"
+
+    api.mount("/queue", asgi(sqlite_app))
+
+    async with outside(api) as http:
+        assert (await http.get("/own")).json() == "own"
+        await round_trip(http, "/queue")
+        refused = await http.get("/queue/v1/nothing")
+        assert (refused.status_code, refused.headers["content-type"]) == (404, "application/problem+json")
+
+
+async def test_in_django_with_a_prefix(sqlite_app: App):
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.server.django_settings")
+    from django.core.asgi import get_asgi_application
+
+    pages = get_asgi_application()
+    queue = asgi(sqlite_app, prefix="/queue")
+
+    async def both(scope: Any, receive: Any, send: Any) -> None:
+        inner = queue if scope["path"].startswith("/queue/") else pages
+        await inner(scope, receive, send)
+
+    async with outside(both) as http:
+        assert (await http.get("/own")).text == "own"
+        assert (await round_trip(http, "/queue")).startswith("/queue/v1/jobs/")
+
+
+@pytest.mark.parametrize("was_open", [False, True])
+async def test_with_a_lifespan_it_closes_only_what_it_has_opened(sqlite_app: App, was_open: bool):
+    if was_open:
+        await sqlite_app.opened()
+    server = asgi(sqlite_app)
+
+    async with server.router.lifespan_context(server):
+        assert sqlite_app.is_open
+        async with client_of(server) as http:
+            await round_trip(http, "")
+
+    assert sqlite_app.is_open is was_open
+
+
+async def test_two_servers_of_one_app_share_its_store(sqlite_app: App):
+    async with client_of(asgi(sqlite_app)) as one, client_of(asgi(sqlite_app, read_only=True)) as other:
+        location = await round_trip(one, "")
+        assert (await other.get(location)).status_code == 200
+        assert (await other.post("/v1/jobs", json={"task": "t"})).status_code == 403
+
+
+@pytest.mark.parametrize("prefix", ["queue", "/queue/", "/"])
+def test_a_prefix_that_is_not_a_path_is_refused(sqlite_app: App, prefix: str):
+    with pytest.raises(ConfigError, match=r"write it like '/holdfast'"):
+        asgi(sqlite_app, prefix=prefix)
