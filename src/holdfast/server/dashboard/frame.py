@@ -64,6 +64,10 @@ class Frame(msgspec.Struct, frozen=True):
         parts = {name: value for name, value in query.items() if value}
         return self.prefix + quote(path) + (f"?{urlencode(parts)}" if parts else "")
 
+    def asset(self, name: str) -> str:
+        """Return the address of a static file."""
+        return self.prefix + asset_path(name)
+
     def may(self, role: str) -> bool:
         """Whether the viewer has a role; pages hide what would be refused."""
         return self.caller.role is not None and self.caller.role >= Role[role.upper()]
@@ -110,7 +114,7 @@ def render(template: str, frame: Frame, values: Mapping[str, Any]) -> str:
     """Return a page as HTML."""
     role = frame.caller.role
     around: dict[str, Any] = {
-        "asset": lambda name: frame.prefix + asset_path(name),
+        "asset": frame.asset,
         "current": "/" + frame.here.split("?")[0].split("/")[1],
         "here": frame.here,
         "is_live": False,

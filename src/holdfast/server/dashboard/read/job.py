@@ -87,7 +87,7 @@ async def read_job(app: App, job_id: str) -> JobScreen:
     explanation = await app.jobs.explain(job_id)
     graph = await app.jobs.graph(job_id, limit=_MOST_RELATIVES)
     own = next((job for job in graph.jobs if job.id == details.job.id), None)
-    above = set() if own is None else set(own.parents)
+    above = [] if own is None else own.parents
     return JobScreen(
         details,
         words(explanation),
