@@ -74,9 +74,10 @@ docs: setup ## the documentation site, in build/site
 	@log=$$($(BIN)/mkdocs build --strict 2>&1) || { echo "$$log" >&2; exit 1; }  # --quiet would let warnings pass
 	@echo "Open build/site/index.html; for search: $(PYTHON) -m http.server --directory build/site"
 
-pictures: setup ## take the picture of the demo again, and pictures of every command in build/pictures
+pictures: setup ## take the picture of the demo again, and pictures of every command and page in build/pictures
 	@$(BIN)/python docs/pictures/demo.py
 	@$(BIN)/python docs/pictures/lists.py
+	@$(BIN)/python docs/pictures/dashboard.py
 
 bench: setup ## benchmarks, as ratios to hand-written loops
 	@$(BIN)/python -m benchmarks

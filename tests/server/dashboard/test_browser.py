@@ -81,18 +81,17 @@ async def test_every_page_is_accessible_and_breaks_no_rule(shop, tmp_path, theme
         heard = listen(page)
         findings: dict[str, Any] = {}
         for path in await addresses(shop):
-            sizes: list[int] = []
             await page.goto(address + path, wait_until="load")
             found = serious(await Axe().run(page))
             breaches = await page.evaluate("window.breaches")
             is_wide = await page.evaluate("document.documentElement.scrollWidth > innerWidth")
             background = await page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
             is_dark = background == "rgb(15, 16, 18)"
-            if found or breaches or heard or sizes or is_wide or is_dark != (theme == "dark"):
+            if found or breaches or heard or is_wide or is_dark != (theme == "dark"):
                 findings[path] = (found, breaches, list(heard), is_wide, background)
             heard.clear()
 
-        assert findings == {}
+        assert not findings, "\n".join(f"{path}: {finding}" for path, finding in findings.items())
 
 
 async def test_a_phone_shows_cards_without_scrolling_sideways(shop, tmp_path):
@@ -165,4 +164,4 @@ async def test_ten_thousand_failed_jobs_are_retried_and_a_stale_tab_is_refused(s
         await stale.get_by_role("button", name="Retry").click()
         await expect(stale.get_by_text("has changed since this page was loaded")).to_be_visible()
 
-    assert (await shop.app.queues.list())[0].ready == FAILED_JOBS
+    assert await shop.app.queues.depth("mails") == FAILED_JOBS

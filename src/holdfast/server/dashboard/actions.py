@@ -16,7 +16,7 @@ from holdfast.errors import ConfigError
 from holdfast.reports.plural import counted
 from holdfast.server.access import Role
 from holdfast.server.dashboard.forms import Form
-from holdfast.server.dashboard.frame import Notice
+from holdfast.server.dashboard.frame import ActionNotice
 from holdfast.server.dashboard.read.job import seen_state
 from holdfast.server.problems import Problem
 from holdfast.store.stream_values import StartAt
@@ -30,17 +30,17 @@ class Action(msgspec.Struct, frozen=True):
 
     name: str
     role: Role
-    run: Callable[[App, str, Form], Awaitable[Notice]]
+    run: Callable[[App, str, Form], Awaitable[ActionNotice]]
 
 
-def done(text: str) -> Notice:
+def done(text: str) -> ActionNotice:
     """Return the report of an action that changed something."""
-    return Notice("ok", text)
+    return ActionNotice("ok", text)
 
 
-def unchanged(text: str) -> Notice:
+def unchanged(text: str) -> ActionNotice:
     """Return the report of an action that found nothing to change."""
-    return Notice("warn", text)
+    return ActionNotice("warn", text)
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
@@ -55,13 +55,13 @@ async def check_seen(app: App, job_id: str, form: Form) -> None:
         raise Problem(409, "stale-page", message, members={"job_id": details.job.id})
 
 
-async def _retry(app: App, job_id: str, form: Form) -> Notice:
+async def _retry(app: App, job_id: str, form: Form) -> ActionNotice:
     await check_seen(app, job_id, form)
     changed = await app.jobs.retry(job_id)
     return done("The job is ready again, with all its attempts.") if changed else unchanged("It could not be retried.")
 
 
-async def _cancel(app: App, job_id: str, form: Form) -> Notice:
+async def _cancel(app: App, job_id: str, form: Form) -> ActionNotice:
     await check_seen(app, job_id, form)
     match await app.jobs.cancel(job_id, form.get("reason")):
         case Cancellation.CANCELLED:
@@ -72,18 +72,18 @@ async def _cancel(app: App, job_id: str, form: Form) -> Notice:
             return unchanged("The job had already ended.")
 
 
-async def _copy(app: App, job_id: str, form: Form) -> Notice:
+async def _copy(app: App, job_id: str, form: Form) -> ActionNotice:
     await check_seen(app, job_id, form)
     return done(f"A copy is enqueued: {await app.jobs.copy(job_id)}")
 
 
-async def _delete(app: App, job_id: str, form: Form) -> Notice:
+async def _delete(app: App, job_id: str, form: Form) -> ActionNotice:
     await check_seen(app, job_id, form)
     await app.jobs.delete(job_id)
     return done("The job is deleted.")
 
 
-async def _reset(app: App, job_id: str, form: Form) -> Notice:
+async def _reset(app: App, job_id: str, form: Form) -> ActionNotice:
     await check_seen(app, job_id, form)
     if await app.jobs.reset(job_id):
         return done("The lease is revoked: the job is ready again, and a write of its old holder is refused.")
@@ -93,51 +93,51 @@ async def _reset(app: App, job_id: str, form: Form) -> Notice:
 # --- queues, tasks, schedules, consumers ------------------------------------------------------------------------------
 
 
-async def _pause_queue(app: App, name: str, _: Form) -> Notice:
+async def _pause_queue(app: App, name: str, _: Form) -> ActionNotice:
     changed = await app.queues.pause(name)
     return done(f"Queue {name} is paused.") if changed else unchanged(f"Queue {name} was paused already.")
 
 
-async def _resume_queue(app: App, name: str, _: Form) -> Notice:
+async def _resume_queue(app: App, name: str, _: Form) -> ActionNotice:
     changed = await app.queues.resume(name)
     return done(f"Queue {name} is open.") if changed else unchanged(f"Queue {name} was not paused.")
 
 
-async def _pause_task(app: App, name: str, _: Form) -> Notice:
+async def _pause_task(app: App, name: str, _: Form) -> ActionNotice:
     changed = await app.tasks.pause(name)
     return done(f"Task {name} is paused in all queues.") if changed else unchanged(f"Task {name} was paused already.")
 
 
-async def _resume_task(app: App, name: str, _: Form) -> Notice:
+async def _resume_task(app: App, name: str, _: Form) -> ActionNotice:
     changed = await app.tasks.resume(name)
     return done(f"Task {name} is open.") if changed else unchanged(f"Task {name} was not paused.")
 
 
-async def _pause_schedule(app: App, name: str, _: Form) -> Notice:
+async def _pause_schedule(app: App, name: str, _: Form) -> ActionNotice:
     changed = await app.schedules.pause(name)
     return done(f"Schedule {name} is paused.") if changed else unchanged(f"Schedule {name} was paused already.")
 
 
-async def _resume_schedule(app: App, name: str, _: Form) -> Notice:
+async def _resume_schedule(app: App, name: str, _: Form) -> ActionNotice:
     changed = await app.schedules.resume(name)
     return done(f"Schedule {name} fires again.") if changed else unchanged(f"Schedule {name} was not paused.")
 
 
-async def _run_schedule(app: App, name: str, _: Form) -> Notice:
+async def _run_schedule(app: App, name: str, _: Form) -> ActionNotice:
     return done(f"A job of schedule {name} is enqueued: {(await app.schedules.run(name)).id}")
 
 
-async def _pause_consumer(app: App, name: str, _: Form) -> Notice:
+async def _pause_consumer(app: App, name: str, _: Form) -> ActionNotice:
     changed = await app.consumers.pause(name)
     return done(f"Consumer {name} is paused.") if changed else unchanged(f"Consumer {name} was paused already.")
 
 
-async def _resume_consumer(app: App, name: str, _: Form) -> Notice:
+async def _resume_consumer(app: App, name: str, _: Form) -> ActionNotice:
     changed = await app.consumers.resume(name)
     return done(f"Consumer {name} goes on.") if changed else unchanged(f"Consumer {name} was not paused.")
 
 
-async def _reset_consumer(app: App, name: str, form: Form) -> Notice:
+async def _reset_consumer(app: App, name: str, form: Form) -> ActionNotice:
     to = form.require("to")
     if to not in list(StartAt):
         raise ConfigError(f"to={to!r}: a consumer is reset here to its beginning or end")
@@ -148,11 +148,11 @@ async def _reset_consumer(app: App, name: str, form: Form) -> Notice:
     return done(f"Consumer {name} reads from the {to}.")
 
 
-async def _retry_parked(app: App, name: str, _: Form) -> Notice:
+async def _retry_parked(app: App, name: str, _: Form) -> ActionNotice:
     return done(f"{counted(await app.consumers.retry_parked(name), 'parked event')} will be handled again.")
 
 
-async def _drop_parked(app: App, name: str, _: Form) -> Notice:
+async def _drop_parked(app: App, name: str, _: Form) -> ActionNotice:
     return done(f"{counted(await app.consumers.drop_parked(name), 'parked event')} deleted.")
 
 

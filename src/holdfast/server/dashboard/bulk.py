@@ -18,11 +18,11 @@ from holdfast.server.access import Role
 from holdfast.server.auditing import record
 from holdfast.server.dashboard.actions import Action, done, unchanged
 from holdfast.server.dashboard.forms import Form, read_form
-from holdfast.server.dashboard.frame import Notice, frame_of, page_response, render
+from holdfast.server.dashboard.frame import ActionNotice, frame_of, page_response, render
 from holdfast.server.dashboard.going import enter, go_back
 from holdfast.server.dashboard.read.jobs import SHOWN
 from holdfast.server.dashboard.read.preview import read_preview, read_selected, selection_of
-from holdfast.server.dashboard.read.query import JobQuery, job_query
+from holdfast.server.dashboard.read.query import JobsQuery, job_query
 from holdfast.server.state import state_of
 from holdfast.store.values import Cancellation
 
@@ -67,12 +67,12 @@ async def start(request: Request) -> Response:
     return go_back(request, caller, "/operations", done(f"The operation has begun: {verb} {begun.expected} jobs."))
 
 
-def _parts(query: JobQuery) -> list[tuple[str, str]]:
+def _parts(query: JobsQuery) -> list[tuple[str, str]]:
     parts = [("state", str(query.state)), ("queue", query.queue), ("task", query.task)]
     return [(name, value) for name, value in parts if value]
 
 
-async def _change_each(app: App, verb: str, query: JobQuery, ids: list[str], reason: str) -> Notice:
+async def _change_each(app: App, verb: str, query: JobsQuery, ids: list[str], reason: str) -> ActionNotice:
     """Change the selected jobs that are still in the state in which they were selected."""
     screen = await read_selected(app, verb, query, ids)
     changed = 0
@@ -99,7 +99,7 @@ async def _change(app: App, verb: str, job_id: str, reason: str) -> bool:
             return True
 
 
-async def _cancel_operation(app: App, operation_id: str, _: Form) -> Notice:
+async def _cancel_operation(app: App, operation_id: str, _: Form) -> ActionNotice:
     view = await app.operations.cancel(operation_id)
     if view.state is OperationState.DONE:
         return unchanged("The operation was done already.")

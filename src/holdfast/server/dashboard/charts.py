@@ -13,7 +13,7 @@ from holdfast.store.values import Count
 WINDOWS: Final = {"1h": timedelta(hours=1), "6h": timedelta(hours=6), "24h": timedelta(hours=24)}
 """What a chart may cover. A week of minutes would be too many rows to read for one page."""
 _STEPS: Final = {"1h": timedelta(minutes=1), "6h": timedelta(minutes=5), "24h": timedelta(minutes=20)}
-SERIES: Final = ("completed", "retried", "failed")
+SERIES: Final[tuple[str, ...]] = ("completed", "retried", "failed")
 """From the bottom of a stack to its top."""
 WIDTH, HEIGHT = 720, 120
 _GAP: Final = 1.5
@@ -61,7 +61,7 @@ def throughput(counts: Iterable[Count], window: str, now: datetime) -> BarChart:
     steps = WINDOWS[window] // step
     last = _floor(now, step)
     first = last - step * (steps - 1)
-    sums = [dict.fromkeys(SERIES, 0) for _ in range(steps)]
+    sums: list[dict[str, int]] = [dict.fromkeys(SERIES, 0) for _ in range(steps)]
     for count in counts:
         place = (count.minute_at - first) // step
         if 0 <= place < steps:

@@ -41,7 +41,7 @@ NAV: Final = (
 )
 
 
-class Notice(msgspec.Struct, frozen=True):
+class ActionNotice(msgspec.Struct, frozen=True):
     """The result of the viewer's last action: `kind` is ok or warn."""
 
     kind: str
@@ -57,12 +57,16 @@ class Frame(msgspec.Struct, frozen=True):
     here: str
     theme: str = "system"
     keys: str = "on"
-    notice: Notice | None = None
+    notice: ActionNotice | None = None
 
     def url(self, path: str, **query: str | None) -> str:
         """Return the address of a page below the server's prefix."""
         parts = {name: value for name, value in query.items() if value}
         return self.prefix + quote(path) + (f"?{urlencode(parts)}" if parts else "")
+
+    def asset(self, name: str) -> str:
+        """Return the address of a static file."""
+        return self.prefix + asset_path(name)
 
     def may(self, role: str) -> bool:
         """Whether the viewer has a role; pages hide what would be refused."""
@@ -85,11 +89,11 @@ def frame_of(request: Request, caller: Caller) -> Frame:
     )
 
 
-def _notice(cookie: str | None) -> Notice | None:
+def _notice(cookie: str | None) -> ActionNotice | None:
     if not cookie:
         return None
     kind, _, text = unquote(cookie).partition(" ")
-    return Notice(kind if kind in {"ok", "warn"} else "warn", text)
+    return ActionNotice(kind if kind in {"ok", "warn"} else "warn", text)
 
 
 @cache
@@ -110,7 +114,7 @@ def render(template: str, frame: Frame, values: Mapping[str, Any]) -> str:
     """Return a page as HTML."""
     role = frame.caller.role
     around: dict[str, Any] = {
-        "asset": lambda name: frame.prefix + asset_path(name),
+        "asset": frame.asset,
         "current": "/" + frame.here.split("?")[0].split("/")[1],
         "here": frame.here,
         "is_live": False,
@@ -130,7 +134,8 @@ def render(template: str, frame: Frame, values: Mapping[str, Any]) -> str:
 
 def page_response(html: str, frame: Frame, status: int = 200) -> HTMLResponse:
     """Return the answer with a page; a notice that it shows is shown once."""
-    response = HTMLResponse(html, status)
+    # Under `no-referrer` a browser would send `Origin: null` with the forms of the page, and they would be refused.
+    response = HTMLResponse(html, status, {"referrer-policy": "same-origin"})
     if frame.notice is not None:
         response.delete_cookie(NOTICE_COOKIE, path=frame.prefix or "/")
     return response

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse
 
 from holdfast.server.access import Caller, Role, require
-from holdfast.server.dashboard.frame import NOTICE_COOKIE, Notice, frame_of, problem_page
+from holdfast.server.dashboard.frame import NOTICE_COOKIE, ActionNotice, frame_of, problem_page
 from holdfast.server.dashboard.pages import page_at
 from holdfast.server.state import state_of
 
@@ -31,7 +31,7 @@ def redirect(url: str) -> RedirectResponse:
     return RedirectResponse(url, 303)
 
 
-def go_back(request: Request, caller: Caller, path: str, notice: Notice | None) -> RedirectResponse:
+def go_back(request: Request, caller: Caller, path: str, notice: ActionNotice | None) -> RedirectResponse:
     """Return to the page of a form, which shows the notice: to a page of this server only."""
     frame = frame_of(request, caller)
     is_own = path.startswith("/") and page_at(path.partition("?")[0]) is not None

@@ -14,7 +14,7 @@ _ACROSS, _DOWN = 56, 16
 _MARGIN = 8
 
 
-class PlacedJob(msgspec.Struct, frozen=True):
+class DrawnJob(msgspec.Struct, frozen=True):
     """A job and the upper left corner of its box."""
 
     job: GraphJob
@@ -33,7 +33,7 @@ class Edge(msgspec.Struct, frozen=True):
 class DrawnGraph(msgspec.Struct, frozen=True):
     """A graph with the places of everything in it."""
 
-    jobs: tuple[PlacedJob, ...]
+    jobs: tuple[DrawnJob, ...]
     edges: tuple[Edge, ...]
     width: int
     height: int
@@ -70,7 +70,7 @@ def drawn(graph: JobGraph) -> DrawnGraph:
         for parent in job.parents
         if parent in places
     )
-    jobs = tuple(PlacedJob(job, *places[job.id]) for job in graph.jobs)
+    jobs = tuple(DrawnJob(job, *places[job.id]) for job in graph.jobs)
     width = 2 * _MARGIN + len(columns) * (BOX_WIDTH + _ACROSS) - _ACROSS
     return DrawnGraph(jobs, edges, width, 2 * _MARGIN + tallest * (BOX_HEIGHT + _DOWN) - _DOWN, graph.is_cut)
 

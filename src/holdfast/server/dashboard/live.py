@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from holdfast.server.dashboard.frame import Frame, render
-from holdfast.server.dashboard.pages import Asked, page_at
+from holdfast.server.dashboard.pages import PageRequest, page_at
 from holdfast.server.problems import Problem, problem_of
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Watch:
         if found is None:
             raise Problem(404, "not-found", f"there is no page {path}")
         page, params = found
-        values = await page.read(app, Asked(params, dict(parse_qsl(query))))
+        values = await page.read(app, PageRequest(params, dict(parse_qsl(query))))
         return render(page.template, self.frame, {**values, "title": page.title})
 
     def _send(self, data: bytes) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.app.app import App
 
 
-class Asked(msgspec.Struct, frozen=True):
+class PageRequest(msgspec.Struct, frozen=True):
     """What the URL of a page asks for."""
 
     params: Mapping[str, str]
@@ -33,7 +33,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 Values = dict[str, Any]
-Reader = Callable[["App", Asked], Awaitable[Values]]
+Reader = Callable[["App", PageRequest], Awaitable[Values]]
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -54,37 +54,37 @@ class Page(msgspec.Struct, frozen=True):
         return None if match is None else match.groupdict()
 
 
-async def _overview(app: App, asked: Asked) -> Values:
+async def _overview(app: App, asked: PageRequest) -> Values:
     return {"screen": await read_overview(app, asked.query.get("window", "1h"))}
 
 
-async def _jobs(app: App, asked: Asked) -> Values:
+async def _jobs(app: App, asked: PageRequest) -> Values:
     query = job_query(asked.query)
     return {"screen": await read_jobs(app, query), "search": "", "actions": actions_on(query.state)}
 
 
-async def _job(app: App, asked: Asked) -> Values:
+async def _job(app: App, asked: PageRequest) -> Values:
     return {"screen": await read_job(app, asked.params["job_id"]), "revealed": None}
 
 
-async def _consumer(app: App, asked: Asked) -> Values:
+async def _consumer(app: App, asked: PageRequest) -> Values:
     return {"screen": await read_consumer(app, asked.query.get("name", ""))}
 
 
-async def _operations(app: App, asked: Asked) -> Values:
+async def _operations(app: App, asked: PageRequest) -> Values:
     return {"screen": await read_operations(app, asked.query.get("before"))}
 
 
-async def _audit(app: App, asked: Asked) -> Values:
+async def _audit(app: App, asked: PageRequest) -> Values:
     return {"screen": await read_audit(app, asked.query.get("before"))}
 
 
-async def _errors(app: App, _: Asked) -> Values:
+async def _errors(app: App, _: PageRequest) -> Values:
     return {"screen": await read_errors(app)}
 
 
 def _plain(read: Callable[[App], Awaitable[msgspec.Struct]]) -> Reader:
-    async def values(app: App, _: Asked) -> Values:
+    async def values(app: App, _: PageRequest) -> Values:
         return {"screen": await read(app)}
 
     return values

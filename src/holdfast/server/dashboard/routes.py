@@ -28,7 +28,7 @@ from holdfast.server.dashboard.frame import (
 )
 from holdfast.server.dashboard.going import enter, go_back, redirect
 from holdfast.server.dashboard.live import LiveHub
-from holdfast.server.dashboard.pages import PAGES, Asked, Page, page_at
+from holdfast.server.dashboard.pages import PAGES, Page, PageRequest, page_at
 from holdfast.server.dashboard.read.query import searched
 from holdfast.server.dashboard.reveal import revealed
 from holdfast.server.problems import Problem
@@ -65,7 +65,7 @@ def _page(page: Page) -> Endpoint:
             return await _search(request, query.pop("q"))
         if page.path == "/jobs/{job_id}" and not is_id(request.path_params["job_id"]):
             return await _whole_id(request, request.path_params["job_id"])
-        values = await page.read(app, Asked(request.path_params, query))
+        values = await page.read(app, PageRequest(request.path_params, query))
         if "reveal" in query and page.path == "/jobs/{job_id}":
             await require(Role.OPERATE)(request)
             values["revealed"] = revealed(state_of(request).settings, values["screen"].details)

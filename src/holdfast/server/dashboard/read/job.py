@@ -22,7 +22,7 @@ _NARROWEST: Final = 3.0
 _RECENT: Final = 20
 
 
-class Lane(msgspec.Struct, frozen=True):
+class AttemptLane(msgspec.Struct, frozen=True):
     """One attempt as a bar in the timeline; `fence` is known while the job is leased."""
 
     attempt: int
@@ -42,7 +42,7 @@ class JobScreen(msgspec.Struct, frozen=True):
 
     details: JobDetails
     words: Words
-    lanes: tuple[Lane, ...]
+    lanes: tuple[AttemptLane, ...]
     waited: timedelta | None
     graph: DrawnGraph | None
     parents: tuple[GraphJob, ...]
@@ -87,7 +87,7 @@ async def read_job(app: App, job_id: str) -> JobScreen:
     explanation = await app.jobs.explain(job_id)
     graph = await app.jobs.graph(job_id, limit=_MOST_RELATIVES)
     own = next((job for job in graph.jobs if job.id == details.job.id), None)
-    above = set() if own is None else set(own.parents)
+    above = [] if own is None else own.parents
     return JobScreen(
         details,
         words(explanation),
@@ -105,7 +105,7 @@ def _first_start(details: JobDetails) -> datetime:
     return min([*started, details.job.started_at or details.job.enqueued_at])
 
 
-def _lanes(details: JobDetails, at: datetime) -> tuple[Lane, ...]:
+def _lanes(details: JobDetails, at: datetime) -> tuple[AttemptLane, ...]:
     """Return the attempts on one axis of time, from the enqueue to the end, or to now."""
     attempts: list[tuple[AttemptView, int | None]] = [(attempt, None) for attempt in details.all_attempts]
     lease = details.lease
@@ -123,12 +123,12 @@ def _lanes(details: JobDetails, at: datetime) -> tuple[Lane, ...]:
     return tuple(_lane(attempt, fence, start, whole) for attempt, fence in attempts)
 
 
-def _lane(attempt: AttemptView, fence: int | None, start: datetime, whole: float) -> Lane:
+def _lane(attempt: AttemptView, fence: int | None, start: datetime, whole: float) -> AttemptLane:
     took = max(attempt.ended_at - attempt.started_at, timedelta(0))
     width = max(took.total_seconds() / whole * LANE_WIDTH, _NARROWEST)
     x = min(max((attempt.started_at - start).total_seconds() / whole * LANE_WIDTH, 0.0), LANE_WIDTH - width)
     error = ": ".join(part for part in (attempt.error_class, attempt.message) if part) or None
-    return Lane(
+    return AttemptLane(
         attempt.attempt,
         attempt.outcome,
         attempt.worker_id,

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.model.job import JobState
 from holdfast.server.dashboard.formats import at_least
-from holdfast.server.dashboard.read.query import MOST_COUNTED, JobQuery
+from holdfast.server.dashboard.read.query import MOST_COUNTED, JobsQuery
 from holdfast.store.values import JobView, QueueView
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class StateTab(msgspec.Struct, frozen=True):
 class JobsScreen(msgspec.Struct, frozen=True):
     """A page of the list. `looked_at` is set if only so many jobs were compared with the filter, and more are left."""
 
-    query: JobQuery
+    query: JobsQuery
     tabs: tuple[StateTab, ...]
     queues: tuple[str, ...]
     jobs: tuple[JobView, ...]
@@ -56,7 +56,7 @@ class FoundJobs(msgspec.Struct, frozen=True):
     looked_at: int | None = None
 
 
-async def read_jobs(app: App, query: JobQuery) -> JobsScreen:
+async def read_jobs(app: App, query: JobsQuery) -> JobsScreen:
     """Read a page: three statements, or up to seven under a filter that few jobs match."""
     queues = await app.queues.list(most=MOST_COUNTED)
     found = await matching(app, query)
@@ -70,7 +70,7 @@ async def read_jobs(app: App, query: JobQuery) -> JobsScreen:
     )
 
 
-def _tabs(query: JobQuery, queues: list[QueueView]) -> tuple[StateTab, ...]:
+def _tabs(query: JobsQuery, queues: list[QueueView]) -> tuple[StateTab, ...]:
     def count(state: JobState) -> str | None:
         if state not in COUNTED or query.task is not None:
             return None
@@ -80,7 +80,7 @@ def _tabs(query: JobQuery, queues: list[QueueView]) -> tuple[StateTab, ...]:
     return tuple(StateTab(state, count(state), state is query.state) for state in ORDER)
 
 
-async def matching(app: App, query: JobQuery) -> FoundJobs:
+async def matching(app: App, query: JobsQuery) -> FoundJobs:
     """Return jobs that match, and the cursor behind the last job that was compared.
 
     Ready jobs are indexed by queue and task. In the other states a store would search on until it has found enough,
@@ -105,5 +105,5 @@ async def matching(app: App, query: JobQuery) -> FoundJobs:
     return FoundJobs(found, cursor, looked_at)
 
 
-def _fits(job: JobView, query: JobQuery) -> bool:
+def _fits(job: JobView, query: JobsQuery) -> bool:
     return query.queue in {None, job.queue} and query.task in {None, job.task}

@@ -12,7 +12,7 @@ from holdfast.app.operation import check_action
 from holdfast.model.job import JobState
 from holdfast.server.dashboard.formats import at_least, number
 from holdfast.server.dashboard.read.jobs import COUNTED, matching
-from holdfast.server.dashboard.read.query import MOST_COUNTED, JobQuery
+from holdfast.server.dashboard.read.query import MOST_COUNTED, JobsQuery
 from holdfast.store.values import JobView, QueueView, TaskView
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class PreviewScreen(msgspec.Struct, frozen=True):
     """What an operation would change: the jobs of a filter, or those that were selected (`ids`)."""
 
     verb: str
-    query: JobQuery
+    query: JobsQuery
     count: str
     samples: tuple[JobView, ...]
     ids: tuple[str, ...] = ()
@@ -36,12 +36,12 @@ class PreviewScreen(msgspec.Struct, frozen=True):
         return self.count == "0"
 
 
-def selection_of(query: JobQuery) -> JobSelection:
+def selection_of(query: JobsQuery) -> JobSelection:
     """Return the jobs that a filter selects, for the verbs of operations."""
     return JobSelection(query.state, query.queue, query.task)
 
 
-async def read_preview(app: App, verb: str, query: JobQuery) -> PreviewScreen:
+async def read_preview(app: App, verb: str, query: JobsQuery) -> PreviewScreen:
     """Count what a filter selects, and read some of it. Raises `ConfigError` if the verb does not apply."""
     check_action(verb, selection_of(query))
     found = await matching(app, query)
@@ -52,7 +52,7 @@ async def read_preview(app: App, verb: str, query: JobQuery) -> PreviewScreen:
     return PreviewScreen(verb, query, count, tuple(found.jobs[:_SAMPLES]))
 
 
-async def _counted(app: App, query: JobQuery) -> str | None:
+async def _counted(app: App, query: JobsQuery) -> str | None:
     """Return how many jobs of a queue, of a task or of all are in a state; None if they are not counted so."""
     views: Sequence[QueueView | TaskView]
     if query.state not in COUNTED or (query.queue and query.task):
@@ -65,7 +65,7 @@ async def _counted(app: App, query: JobQuery) -> str | None:
     return at_least(sum(getattr(view, query.state) for view in views), query.state, counted)
 
 
-async def read_selected(app: App, verb: str, query: JobQuery, ids: Sequence[str]) -> PreviewScreen:
+async def read_selected(app: App, verb: str, query: JobsQuery, ids: Sequence[str]) -> PreviewScreen:
     """Return which of the selected jobs are still in the state in which they were selected."""
     check_action(verb, selection_of(query))
     states = {each.id: JobState(each.state) for each in await app.backend.insight.states(ids)}

@@ -18,7 +18,7 @@ MOST_COUNTED: Final = 10_000
 _KEYS: Final = ("state", "queue", "task")
 
 
-class JobQuery(msgspec.Struct, frozen=True):
+class JobsQuery(msgspec.Struct, frozen=True):
     """A filter on jobs, as it stands in the URL."""
 
     state: JobState
@@ -32,13 +32,13 @@ class JobQuery(msgspec.Struct, frozen=True):
         return urlencode({name: value for name, value in parts.items() if value})
 
 
-def job_query(given: Mapping[str, str], default: JobState = JobState.RUNNING) -> JobQuery:
+def job_query(given: Mapping[str, str], default: JobState = JobState.RUNNING) -> JobsQuery:
     """Return the filter of a URL or a form; raises `ConfigError` for a state or a name that cannot be."""
     state = given.get("state") or default
     if state not in list(JobState):
         raise ConfigError(f"state={state!r} is not a state: use one of {', '.join(JobState)}")
     queue, task = given.get("queue") or None, given.get("task") or None
-    return JobQuery(
+    return JobsQuery(
         JobState(state),
         None if queue is None else check_name("queue", queue),
         None if task is None else check_name("task", task),

@@ -36,13 +36,19 @@ function warn(text) {
   document.querySelector("main").classList.toggle("stale", text !== null);
 }
 
+const held = new Map();
+
 function replace(part, html) {
   const old = document.querySelector(`[data-live="${part}"]`);
-  if (old === null || isBusy(old)) return;
+  if (old === null) return;
+  if (isBusy(old)) {
+    held.set(part, html); // the server sends it only once: it is shown when the viewer has finished
+    return;
+  }
+  held.delete(part);
   const fresh = old.cloneNode(false);
   fresh.innerHTML = html;
   morph(old, fresh);
-  document.dispatchEvent(new CustomEvent("holdfast:part", { detail: part }));
 }
 
 // Rows that are selected, and fields that are written in, must not change under the hand.
@@ -51,6 +57,12 @@ function isBusy(element) {
   const is_writing = element.contains(active) && active.matches("input[type=text], input[type=search], select");
   return is_writing || element.querySelector("input[type=checkbox]:checked") !== null;
 }
+
+function release() {
+  for (const [part, html] of [...held]) replace(part, html);
+}
+document.addEventListener("change", release);
+document.addEventListener("focusout", () => setTimeout(release));
 
 // Make `old` equal to `fresh` with as few changes as possible, so that focus, scrolling and open details survive.
 function morph(old, fresh) {
