@@ -68,10 +68,10 @@ def test_a_killed_member_repeats_at_most_a_batch_of_each_partition(tmp_path: Pat
     handled: dict[str, list[int]] = defaultdict(list)
     times: dict[str, int] = defaultdict(int)
     for line in effects.read_text().splitlines():
-        partition, stream, number = line.split()
+        partition, stream, payload = line.split()
         times[partition] += 1
-        if int(number) not in handled[stream]:
-            handled[stream].append(int(number))
+        if int(payload) not in handled[stream]:
+            handled[stream].append(int(payload))
     assert handled == {f"order-{n}": list(range(EACH)) for n in range(STREAMS)}  # none lost, each first time in order
     assert sum(times.values()) - STREAMS * EACH <= BATCH * PARTITIONS
 

@@ -121,16 +121,16 @@ async def test_a_second_node_gets_partitions_and_what_is_handed_over_is_not_repe
 
 
 async def test_a_full_buffer_is_read_on_when_there_is_room(events: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(buffers, "MOST_RECORDS", 40)
+    monkeypatch.setattr(buffers, "MOST_RECORDS", 20)
     handled: Handled = defaultdict(list)
     async with an_app(events) as app:
-        billing(app, handled, batch=15, commit_every=100)
+        billing(app, handled, batch=8, commit_every=50)
         await app.category("orders", partitions=4)
-        await append(app, range(1500))
+        await append(app, range(500))
         async with app.working():
             await until(lambda: is_done(app))
 
-    assert handled == expected(1500)
+    assert handled == expected(500)
 
 
 async def test_nothing_is_committed_for_a_partition_that_was_lost(events: str):

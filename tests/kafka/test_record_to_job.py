@@ -1,4 +1,4 @@
-"""The example of the page: each record becomes one job, though a consumer fails between enqueue and commit."""
+"""The example of the page: each record becomes one job, though the consumer fails between enqueue and commit."""
 
 from __future__ import annotations
 

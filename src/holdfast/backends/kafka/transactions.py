@@ -40,8 +40,8 @@ class GroupOffsets(NamedTuple):
 class TransactionalProducer:
     """A producer of one transactional id; used by one thread at a time, and blocking.
 
-    It is made anew after any failure (`is_broken`): after a record that the broker refused, its sequence numbers have a
-    gap, and its next transaction would fail, too.
+    After any failure (`is_broken`) another one must be made: after a record that the broker refused, its sequence
+    numbers have a gap, and its next transaction would fail, too.
     """
 
     def __init__(self, location: KafkaLocation, health: ClientHealth, transactional_id: str, doing: str) -> None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from holdfast.backends.kafka.error_map import ClientHealth
 from holdfast.backends.kafka.groups.member import GroupMember
-from holdfast.backends.kafka.groups.refusals import Refused
+from holdfast.backends.kafka.groups.refusals import NeedsStore
 from holdfast.backends.kafka.groups.shares import GroupShares
 from holdfast.backends.kafka.topics import KafkaTopics
 from holdfast.errors import ConfigError
@@ -123,7 +123,7 @@ class GroupAllocations:
         return []
 
 
-class GroupExtender(Refused):
+class GroupExtender(NeedsStore):
     """`Extender`, for heartbeats of nodes alone."""
 
     def __init__(self, allocations: GroupAllocations) -> None:

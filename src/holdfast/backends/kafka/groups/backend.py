@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -11,7 +10,7 @@ from holdfast.backends.kafka.error_map import ClientHealth
 from holdfast.backends.kafka.groups.allocations import GroupAllocations, GroupExtender
 from holdfast.backends.kafka.groups.consumers import GroupConsumers
 from holdfast.backends.kafka.groups.member import GroupMember
-from holdfast.backends.kafka.groups.refusals import GROUP_REFUSALS, Refused, refuse
+from holdfast.backends.kafka.groups.refusals import GROUP_REFUSALS, NeedsStore, refuse
 from holdfast.backends.kafka.groups.shares import GroupShares
 from holdfast.backends.kafka.groups.topics_known import GroupEvents, KnownTopics, Nowhere
 from holdfast.backends.kafka.location import KafkaLocation
@@ -83,7 +82,7 @@ class GroupStreams:
 
 
 async def _facts() -> dict[str, str]:
-    return {"now_us": str(time.time_ns() // 1000)}
+    refuse("trim")  # only that would ask for the time of a store
 
 
 class _NothingToInstall:
@@ -112,7 +111,7 @@ class GroupBackend:
         self.full_url = url
         self.file: Path | None = None
         self.schema = _NothingToInstall()
-        self.jobs = self.queues = self.schedules = self.insight = self.transactions = Refused(JOBS)
+        self.jobs = self.queues = self.schedules = self.insight = self.transactions = NeedsStore(JOBS)
         self._parts = PerProcess(lambda: GroupStreams(location))
 
     @property

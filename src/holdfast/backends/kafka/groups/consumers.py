@@ -133,6 +133,7 @@ class GroupConsumers:
     async def _view(self, group: str) -> ConsumerView | None:
         name = group.removeprefix(self._location.prefix)
         places = [place for place in await self._topics.group_offsets(group) if is_ours(place.metadata)]
+        places.sort(key=lambda place: place.partition)
         if not places:
             return None
         owners = {

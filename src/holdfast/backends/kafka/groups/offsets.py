@@ -1,7 +1,7 @@
 """What a group commits: an offset, and in its metadata the generation of the share, which only grows.
 
-The broker checks who commits, not which partitions it owns, and knows no generation. So whoever is assigned a partition
-reads the generation, and commits the same offset with the next one before it begins.
+The broker checks who commits, not which partitions it owns, and knows no generation. So a member that is assigned
+a partition reads the generation, and commits the same offset with the next one before it begins.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def refuse(what: str) -> NoReturn:
     raise Unsupported(f"Kafka alone cannot {what}: {GROUP_REFUSALS[what]}")
 
 
-class Refused:
+class NeedsStore:
     """A part of the port that needs a store: every use of it raises `Unsupported`."""
 
     def __init__(self, what: str) -> None:

@@ -7,14 +7,14 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.backends.kafka.events import KafkaEvents
-from holdfast.backends.kafka.groups.refusals import Refused, refuse
+from holdfast.backends.kafka.groups.refusals import NeedsStore, refuse
 from holdfast.errors import CategoryNotFound
 from holdfast.model.event import StoredEvent
 from holdfast.store.foreign_events import PartitionEnds
 from holdfast.store.stream_values import Category, CategoryView
 
 
-class KnownTopics(Refused):
+class KnownTopics(NeedsStore):
     """`ForeignEvents`, as far as it names categories: those that this process has met, in memory."""
 
     def __init__(self) -> None:
