@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from holdfast.backends.redis import limit_keys
-from holdfast.backends.redis.directory import FREE, Lane
-from holdfast.backends.redis.looking import Looking
+from holdfast.backends.redis.job_reads import JobReads
+from holdfast.backends.redis.lane_directory import FREE, Lane
 from holdfast.backends.redis.queue_lists import counted, limit_uses, rate_field
 from holdfast.backends.redis.record import HEAD, KEYED, LEASE, LONG, bucket, seq_of, text_of, unpack, unpack_body
 from holdfast.backends.redis.scripts import CLAIM
@@ -33,7 +33,7 @@ class _Wanted(NamedTuple):
     limited: list[int]
 
 
-def claim(rows: Looking, request: ClaimRequest) -> Steps[Claim]:
+def claim(rows: JobReads, request: ClaimRequest) -> Steps[Claim]:
     """Lease the first jobs by turn and seq over all lanes, all under one fence."""
     if request.limit < 1:
         return Claim([])
@@ -47,7 +47,7 @@ def claim(rows: Looking, request: ClaimRequest) -> Steps[Claim]:
     raise StoreUnavailable("limits of queues or tasks change faster than they can be read: try again")
 
 
-def _free(rows: Looking, request: ClaimRequest, wanted: _Wanted) -> Steps[Claim | None]:
+def _free(rows: JobReads, request: ClaimRequest, wanted: _Wanted) -> Steps[Claim | None]:
     """Claim from lanes without limits; None if the lanes have changed."""
     lanes = b"".join(map(_LANE.pack, wanted.lanes))
     reply: Sequence[bytes] = yield ScriptCall(CLAIM, [*_words(rows, request), lanes, b""])
@@ -57,7 +57,7 @@ def _free(rows: Looking, request: ClaimRequest, wanted: _Wanted) -> Steps[Claim 
     return Claim([]) if reply[0] == b"none" else (yield from _rest(rows, request, lanes, reply))
 
 
-def _within_limits(rows: Looking, request: ClaimRequest, wanted: _Wanted) -> Steps[Claim | None]:
+def _within_limits(rows: JobReads, request: ClaimRequest, wanted: _Wanted) -> Steps[Claim | None]:
     """Claim what limits allow; None if something has changed since it was read."""
     found = yield from _choose(rows, request, wanted)
     if found is None:
@@ -75,7 +75,7 @@ def _within_limits(rows: Looking, request: ClaimRequest, wanted: _Wanted) -> Ste
     return None
 
 
-def _rest(rows: Looking, request: ClaimRequest, lanes: bytes, reply: Sequence[bytes]) -> Steps[Claim]:
+def _rest(rows: JobReads, request: ClaimRequest, lanes: bytes, reply: Sequence[bytes]) -> Steps[Claim]:
     """Go on with a claim of many jobs, under its fence, until another claim comes between."""
     jobs = _jobs(reply, rows.directory.lanes)
     is_cut, is_full, fence = reply[2] == b"1", len(jobs) == MOST, reply[1]
@@ -96,7 +96,7 @@ def _size(jobs: Sequence[LeasedJob]) -> int:
     return sum(len(job.payload.encode()) for job in jobs)
 
 
-def _wanted(rows: Looking, request: ClaimRequest) -> _Wanted:
+def _wanted(rows: JobReads, request: ClaimRequest) -> _Wanted:
     directory = rows.directory
     tasks, queues = set(request.tasks), None if request.queues is None else set(request.queues)
     lanes: list[int] = []
@@ -111,7 +111,7 @@ def _wanted(rows: Looking, request: ClaimRequest) -> _Wanted:
     return _Wanted(lanes, limited)
 
 
-def _words(rows: Looking, request: ClaimRequest) -> list[Word]:
+def _words(rows: JobReads, request: ClaimRequest) -> list[Word]:
     limit = min(request.limit, MOST)
     lease = (request.worker_id, span_micros(request.lease), int(request.isolates))
     return [rows.directory.shape, *lease, limit, request.max_bytes, b""]
@@ -161,7 +161,7 @@ class _Chosen(NamedTuple):
         )
 
 
-def _choose(rows: Looking, request: ClaimRequest, wanted: _Wanted) -> Steps[_Chosen | None]:
+def _choose(rows: JobReads, request: ClaimRequest, wanted: _Wanted) -> Steps[_Chosen | None]:
     """Choose jobs by turn while every limit has room; None if the lanes have changed."""
     directory = rows.directory
     shape = directory.shape
@@ -218,7 +218,7 @@ def _within(names: Sequence[bytes], max_bytes: int) -> Steps[list[bytes]]:
     return kept
 
 
-def _guards(rows: Looking, uses: Sequence[LimitUse], taken: dict[Any, int], rates: Sequence[bytes]) -> list[Word]:
+def _guards(rows: JobReads, uses: Sequence[LimitUse], taken: dict[Any, int], rates: Sequence[bytes]) -> list[Word]:
     """Return what the script compares: no more leases than were counted, and the same rates, which it then moves."""
     concerned = [use for use in uses if taken[use.key] and use.kind != "key"]  # of a key, only what may run is ready
     words: list[Word] = [len(concerned)]
