@@ -57,7 +57,7 @@ order key of a queue, or of one limit key of a lane.
    schedules                hash         schedules
    n + minute, minutes      hash, set    counts of each minute
    seq fence change marks   numbers      counters
-   ends waited probe        strings      somebody waits for ends; what WAIT waits for; never exists: a guard
+   ends waited probe        strings      a process waits for ends; what WAIT waits for; a key that never exists
    wake                     channel      notifications
 ```
 """
