@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, NamedTuple
@@ -105,6 +106,25 @@ async def test_a_node_to_which_the_slot_is_moved_gets_no_second_store(cluster: C
         with pytest.raises(StoreUnavailable, match="being moved"):
             await backend.jobs.enqueue([a_job()])
         assert (cluster.keys(0), cluster.keys(1)) == before
+
+
+async def test_a_slot_that_is_moved_at_once_takes_the_store_with_it(cluster: Cluster):
+    if not str(cluster.clients[0].info("server").get("valkey_version")).startswith("9"):
+        pytest.skip("CLUSTER MIGRATESLOTS came with Valkey 9")
+    async with open_store(cluster.url(0)) as backend:
+        await backend.jobs.enqueue([a_job() for _ in range(300)])
+        slots = ("SLOTSRANGE", cluster.slot, cluster.slot)
+        cluster.clients[0].execute_command("CLUSTER", "MIGRATESLOTS", *slots, "NODE", cluster.ids[1])
+        completed = 0
+        async with asyncio.timeout(50):
+            while completed < 600 or cluster.keys(0):
+                await backend.jobs.enqueue([a_job()])
+                leased = await claim(backend, limit=3)
+                verdicts = await backend.jobs.finish([Finish(job.lease, Completed()) for job in leased])
+                assert verdicts == [Verdict.DONE] * len(leased)
+                completed += len(leased)
+    assert cluster.keys(1) > 0
+    check_whole(cluster.url(1))
 
 
 async def test_a_store_is_found_on_the_node_that_has_its_slot_also_after_a_move(cluster: Cluster):

@@ -230,17 +230,17 @@ async def test_a_connection_that_breaks_after_the_script_was_sent_leaves_an_unkn
     backend: RedisBackend, monkeypatch: pytest.MonkeyPatch
 ):
     job = await hold_one(backend)
-    reply = AsyncWire._reply
+    replies = AsyncWire._replies
 
-    async def lost(wire: AsyncWire, link: Any, *words: Any) -> Any:
-        answer = await reply(wire, link, *words)
-        if words[1] == EFFECT.sha:
+    async def lost(wire: AsyncWire, link: Any, commands: Any) -> Any:
+        answer = await replies(wire, link, commands)
+        if commands[0][1] == EFFECT.sha:
             link.is_busy = True
             raise RedisConnectionError("Connection reset by peer")
         return answer
 
     with monkeypatch.context() as patch, pytest.raises(OutcomeUnknown):
-        patch.setattr(AsyncWire, "_reply", lost)
+        patch.setattr(AsyncWire, "_replies", lost)
         async with backend.transactions.begin(job.lease, limit=LEASE) as transaction:
             transaction.connection.queue("INCR", transaction.connection.key("total"))
             await transaction.complete(job.lease, None)

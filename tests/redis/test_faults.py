@@ -65,16 +65,16 @@ async def test_a_call_whose_reply_is_lost_has_an_unknown_outcome_and_is_not_sent
     await finish(backend, (await hold_one(backend)).lease, Completed())  # the script is loaded
     job = await hold_one(backend)
     sent: list[Any] = []
-    reply = AsyncWire._reply
+    replies = AsyncWire._replies
 
-    async def lost(wire: AsyncWire, link: Any, *words: Any) -> Any:
-        sent.append(words[0])
-        await reply(wire, link, *words)
+    async def lost(wire: AsyncWire, link: Any, commands: Any) -> Any:
+        sent.extend(command[0] for command in commands)
+        await replies(wire, link, commands)
         link.is_busy = True
         raise RedisConnectionError("Connection reset by peer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(AsyncWire, "_reply", lost)
+        patch.setattr(AsyncWire, "_replies", lost)
         with pytest.raises(OutcomeUnknown):
             await backend.jobs.finish([Finish(job.lease, Completed('"paid"'))])
         assert sent == ["EVALSHA"]
@@ -89,15 +89,15 @@ async def test_a_claim_whose_reply_is_lost_is_found_by_its_worker(
 ):
     await hold_one(backend, worker_id="worker-b")  # the script is loaded, and the lane known
     await enqueue(backend, a_job(), a_job())
-    reply = AsyncWire._reply
+    replies = AsyncWire._replies
 
-    async def lost(wire: AsyncWire, link: Any, *words: Any) -> Any:
-        await reply(wire, link, *words)
+    async def lost(wire: AsyncWire, link: Any, commands: Any) -> Any:
+        await replies(wire, link, commands)
         link.is_busy = True
         raise RedisConnectionError("Connection reset by peer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(AsyncWire, "_reply", lost)
+        patch.setattr(AsyncWire, "_replies", lost)
         with pytest.raises(OutcomeUnknown):
             await claim(backend)
     leases = await backend.jobs.unacknowledged_leases("worker-a", 0)

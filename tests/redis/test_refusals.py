@@ -20,6 +20,7 @@ async def test_streams_are_refused_with_the_reason_and_the_remedy(url: str):
         with pytest.raises(Unsupported, match="SQL store") as refused:
             await app.append("orders", stream="order-1", name="placed")
         assert "redis cannot keep streams" in str(refused.value)
+        assert "events=" in str(refused.value)
 
 
 async def test_consumers_are_refused_with_the_reason_and_the_remedy(url: str):

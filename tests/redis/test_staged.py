@@ -46,7 +46,7 @@ async def test_a_process_that_ends_after_that_has_enqueued_all(
 ):
     jobs = [a_job() for _ in range(SIZE)]
     with monkeypatch.context() as patch:
-        ending_before(patch, number, "spread")
+        ending_before(patch, number, "apply_batch")
         with pytest.raises(Ends):
             await backend.jobs.enqueue(jobs)
     assert not (await backend.jobs.outstanding(["greet"], None)).is_empty

@@ -16,7 +16,7 @@ from tests.redis.whole import check_whole
 from tests.servers.redis import connection_of
 
 from holdfast.backends.redis import jobs as enqueuing
-from holdfast.backends.redis import steps
+from holdfast.backends.redis import staging
 from holdfast.backends.redis.backend import RedisBackend
 from holdfast.backends.redis.steps import ScriptCall
 from holdfast.backends.redis.wire import AsyncWire
@@ -30,7 +30,7 @@ from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.base import FAILURE, MANY, a_job, claim, enqueue, state_of
 from holdfast.testing.stores import open_store
 
-LATER = timedelta(seconds=3)  # a gate that is not kept up has expired
+LATER = timedelta(seconds=3)  # a lock that is not kept up has expired
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +38,9 @@ def _small(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> N
     """Stage few jobs in many scripts."""
     if "workload" not in request.fixturenames:
         monkeypatch.setattr(enqueuing, "_IN_ONE", 4)
-        monkeypatch.setattr(steps, "PIECE", 3)
-        monkeypatch.setattr(steps, "_COMMANDS", 5)
-        monkeypatch.setattr(steps, "_WORDS", 20)
+        monkeypatch.setattr(staging, "_JOBS", 3)
+        monkeypatch.setattr(staging, "_COMMANDS", 5)
+        monkeypatch.setattr(staging, "_WORDS", 20)
 
 
 def unique(key: str, on_conflict: OnConflict = OnConflict.KEEP, **fields: Any) -> NewJob:

@@ -8,8 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from tests.servers.redis import connection_of
 
+from holdfast.backends.redis.job_reads import CHUNK
 from holdfast.backends.redis.job_writes import score_of, set_of
-from holdfast.backends.redis.looking import CHUNK
 from holdfast.backends.redis.record import (
     ASKED,
     BLOCKED,

@@ -1,6 +1,65 @@
 """Redis and Valkey: the whole contract of jobs, by scripts; no streams.
 
-`redis://user:password@host:port/database?name=holdfast`; `location.py` lists the schemes and settings.
+**The life of a job.** Each arrow is one script; what is written in it moves together.
+
+```text
+                        promote                    claim                   complete
+   enqueue ──▶ scheduled ──────▶ ready (r) ─────────────▶ running (x) ────────────▶ completed (c)
+      │        (s, t: a retry)       ▲         lease, fence    │    under the fence
+      │                              │                         ├─▶ write: failed (f), cancelled (k), or a retry
+      └──▶ blocked (b: order key     │                         ├─▶ effect: a handler's commands and the completion
+           or parents; q: limit key) ┘                         └─▶ write: rescued, when the lease has expired
+```
+
+Only the hot verbs (enqueue, claim, complete, extend, promote) are scripts of their own. All else is decided in Python,
+by the rules of `holdfast.store.verbs`: read, decide, and write if what was read still holds (`steps.py`,
+`lua/apply.lua`).
+
+**Where things are.**
+
+```text
+   URL                     location.py                  verbs                     jobs.py, claim.py, extender.py
+   the primary             primary.py                   rows of the rules         job_rows.py, job_reads.py, …
+   connections, errors     wire.py, channel.py,         unique keys, parents      unique_keys.py, children.py
+                           error_map.py                 limit keys, limits        limit_keys.py, lane_directory.py
+   durability, WAIT        durability.py                large enqueues            staging.py
+   facts for doctor        server_facts.py              lists                     job_lists.py, queue_lists.py
+   running verbs           runners.py, steps.py         deletion                  retention.py, worker_names.py
+   scripts                 scripts.py, lua/             a handler's transaction   handler_transaction.py, effects.py
+```
+
+**The keys.** All begin with `{holdfast:NAME}:`, so that a store is in one hash slot. A *lane* is a queue and a task, as
+a number. A *member* is seq (8 bytes) and id (16), so that equal scores are ordered by seq. A *line* is the jobs of one
+order key of a queue, or of one limit key of a lane.
+
+```text
+   meta                     hash         version, id of the store, shape: changes with lanes, pauses and limits
+   lanes                    list         the names of lanes
+   queues tasks rates       hashes       pauses and limits; how far each rate is used
+   j + 4 bytes of the id    hash         packed records of the jobs of 65 s: record.py, lua/prelude.lua; next to a
+                                         record, by a letter after the id: large payload p, parents g, unique key u
+   buckets                  sorted set   the names of these hashes, to find ids by their beginning
+   i + number, chunks       string, hash the ids of 1,000 seqs; how many of them exist
+   r s t b q x + lane       sorted sets  ready by turn; delayed, retrying; blocked, waiting for a slot; running
+   c + lane                 list         the ledger: completed jobs by their end
+   gone bytes               hash, number entries of a ledger whose jobs are deleted; bytes of completed records
+   f k + lane               sorted sets  failed and cancelled jobs by their end
+   leases asked w + worker  sorted sets  leases by expiry; jobs to be cancelled; leases of a worker by fence
+   a + id                   hash         attempts that did not complete
+   due                      sorted set   each set of scheduled jobs, at the time of its first
+   o + line, lines          sorted sets  jobs of an order key, or waiting for a slot; lines with more than a head
+   m l + line, y + lane, wakes           limit keys: limit_keys.py
+   h + member, changed      sets         children of a job; jobs whose children are to be decided again
+   u until                  hash, set    unique keys and their holders; the end of those for a period
+   g v + batch, batches, batch_lock      large enqueues: staging.py
+   worker workers retired                numbers and names of workers: worker_names.py
+   heartbeats births        hashes       workers that live, and since when
+   schedules                hash         schedules
+   n + minute, minutes      hash, set    counts of each minute
+   seq fence change marks   numbers      counters
+   ends waited probe        strings      a process waits for ends; what WAIT waits for; a key that never exists
+   wake                     channel      notifications
+```
 """
 
 from __future__ import annotations

@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-from holdfast.backends.redis.directory import Directory
 from holdfast.backends.redis.extender import RedisExtender
 from holdfast.backends.redis.handler_transaction import RedisPlace
 from holdfast.backends.redis.job_rows import RedisJobRows
 from holdfast.backends.redis.jobs import CHANGES_INSIDE, NO_CHANGES_INSIDE, RedisJobs
+from holdfast.backends.redis.lane_directory import LaneDirectory
 from holdfast.backends.redis.location import RedisLocation
 from holdfast.backends.redis.notifier import RedisNotifier
 from holdfast.backends.redis.record_rows import RedisRecordRows
-from holdfast.backends.redis.runner import RedisRunner
+from holdfast.backends.redis.runners import RedisRunner
 from holdfast.backends.redis.schedule_rows import RedisScheduleRows
 from holdfast.backends.redis.schema import RedisSchema
 from holdfast.backends.redis.server_facts import ask_server
@@ -40,7 +40,7 @@ from holdfast.store.streams import Streams
 
 NO_STREAMS = (
     "its memory is no place for a log that outlives its consumers; keep events in a SQL store next to it, in a "
-    'separate app: App("postgresql://…")'
+    'separate app: App("postgresql://…"), or in Kafka next to that: App("postgresql://…", events="kafka://…")'
 )
 
 _UNKNOWN = "what the server is set to; it is known when the store is open"
@@ -75,8 +75,8 @@ class RedisParts(StoreParts):
     def __init__(self, location: RedisLocation, clock: Callable[[], int] | None) -> None:
         self.server = self.owner = Server(location, clock)
         self.wire = AsyncWire(self.server)
-        self.notifier = self._notifier = notifier = RedisNotifier(self.server.route)
-        directory = Directory(self.server)
+        self.notifier = self._notifier = notifier = RedisNotifier(self.server.primary)
+        directory = LaneDirectory(self.server)
         self.runner = RedisRunner(self.wire, directory, notifier.wake_here)
         self.rows = self._rows = rows = RedisJobRows(
             directory, Steady() if clock is None else None, location.completed_bytes

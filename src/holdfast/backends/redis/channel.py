@@ -23,7 +23,7 @@ Word = bytes | str | float
 
 
 class Channel(asyncio.Protocol):
-    """Sends commands and receives their replies, in order. It has the methods of the driver that this backend uses."""
+    """Sends commands and receives their replies, in order."""
 
     def __init__(self, connection: Any) -> None:
         """`connection` is open, without an outstanding reply; it must not be used any more."""
@@ -40,43 +40,18 @@ class Channel(asyncio.Protocol):
         self._transport: Any = self._writer.transport
         self._transport.set_protocol(self)
 
-    async def exchange(self, words: tuple[Word, ...], timeout: float) -> Any:
-        """Send a command and return its reply; raises errors of the driver, and `TimeoutError`."""
-        self._send(_pack(words))
+    async def exchange(self, commands: Sequence[tuple[Word, ...]], timeout: float) -> list[Any]:
+        """Send commands together, and return their replies, in order; an error reply is an error of the driver in it.
+
+        Raises errors of the driver if the connection is lost, and `TimeoutError` if not all replies come in time.
+        """
+        if self.at_eof():
+            raise self._lost or ConnectionLost("the server has closed the connection")
+        self._transport.write(b"".join(map(_pack, commands)))
         self._until = self._loop.time() + timeout
         if self._alarm is None:
             self._alarm = self._loop.call_later(timeout, self._check_time)
-        return await self.read_response()
-
-    def _send(self, data: bytes) -> None:
-        if self.at_eof():
-            raise self._lost or ConnectionLost("the server has closed the connection")
-        self._transport.write(data)
-
-    def _check_time(self) -> None:
-        """Fail a call that waits for too long; otherwise look again when the last one would."""
-        self._alarm = None
-        if self._waiter is None or self._until == 0.0:
-            return
-        if self._loop.time() < self._until:
-            self._alarm = self._loop.call_at(self._until, self._check_time)
-        elif not self._waiter.done():
-            self._waiter.set_exception(TimeoutError("no reply in time"))
-
-    # -- the driver's methods
-
-    def pack_command(self, *words: Word) -> list[bytes]:
-        """Return the bytes of a command."""
-        return [_pack(words)]
-
-    async def send_packed_command(self, command: Sequence[bytes], check_health: bool = False) -> None:  # noqa: ARG002
-        """Send commands; their replies are read one by one."""
-        self._until = 0.0  # the caller has its own limit
-        self._send(b"".join(command))
-
-    async def read_response(self) -> Any:
-        """Return the next reply; raise it if it is an error."""
-        while not self._replies:
+        while len(self._replies) < len(commands):
             if self._lost is not None:
                 raise self._lost
             self._waiter = self._loop.create_future()
@@ -84,10 +59,17 @@ class Channel(asyncio.Protocol):
                 await self._waiter
             finally:
                 self._waiter = None
-        reply = self._replies.popleft()
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
+        return [self._replies.popleft() for _ in commands]
+
+    def _check_time(self) -> None:
+        """Fail a call that waits for too long; otherwise look again when the last one would."""
+        self._alarm = None
+        if self._waiter is None:
+            return
+        if self._loop.time() < self._until:
+            self._alarm = self._loop.call_at(self._until, self._check_time)
+        elif not self._waiter.done():
+            self._waiter.set_exception(TimeoutError("no reply in time"))
 
     @property
     def is_connected(self) -> bool:

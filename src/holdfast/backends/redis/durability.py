@@ -137,6 +137,8 @@ class Confirmation:
         reply, *others = replies
         if isinstance(reply, Exception):
             raise reply
+        if not others:
+            return reply
         for error in others:
             if isinstance(error, Exception):
                 raise OutcomeUnknown(f"{self._url}: stored, but not known to be replicated ({error})") from error

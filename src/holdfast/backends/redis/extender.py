@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import NoReturn
 
 from holdfast.backends.redis.job_rows import MANY, RedisJobRows, fenced
-from holdfast.backends.redis.runner import run_blocking
+from holdfast.backends.redis.runners import run_blocking
 from holdfast.backends.redis.scripts import EXTEND
 from holdfast.backends.redis.steps import ScriptCall
 from holdfast.backends.redis.wire import BlockingWire

@@ -7,15 +7,13 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
-from holdfast.backends.redis.blocking_wires import BlockingWires
-from holdfast.backends.redis.effect_steps import Recorded, StaleLeases, apply
-from holdfast.backends.redis.effects import Effects
+from holdfast.backends.redis.effects import Effects, Recorded, StaleLeases, apply
 from holdfast.backends.redis.job_rows import RedisJobRows
 from holdfast.backends.redis.location import RedisLocation
 from holdfast.backends.redis.record import RUNNING, bucket, id_of, unpack
-from holdfast.backends.redis.runner import RedisRunner, run_blocking
+from holdfast.backends.redis.runners import RedisRunner, run_blocking
 from holdfast.backends.redis.steps import read_many
-from holdfast.backends.redis.wire import Server
+from holdfast.backends.redis.wire import BlockingWires, Server
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, LeaseLost, TransactionConflict
 from holdfast.model.job import Lease, NewJob

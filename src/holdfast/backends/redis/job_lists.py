@@ -8,8 +8,8 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.backends.redis.job_reads import ID, JobReads, StoredJob, ids_by_seq, result_of
 from holdfast.backends.redis.job_writes import LETTERS
-from holdfast.backends.redis.looking import ID, Looking, Seen, ids_by_seq, result_of
 from holdfast.backends.redis.record import (
     ASKED,
     CODES,
@@ -26,7 +26,7 @@ from holdfast.backends.redis.record import (
     unpack_body,
     unpack_entry,
 )
-from holdfast.backends.redis.scripts import LEDGER
+from holdfast.backends.redis.scripts import LEDGER_PAGE
 from holdfast.backends.redis.steps import Command, ScriptCall, read
 from holdfast.backends.redis.unique_keys import key_of
 from holdfast.model.job import JobState
@@ -52,7 +52,7 @@ class StoredAttempt(msgspec.Struct, array_like=True):
 decode_attempt = msgspec.msgpack.Decoder(StoredAttempt).decode
 
 
-def _listed(job: Seen) -> tuple[Any, ...]:
+def _listed(job: StoredJob) -> tuple[Any, ...]:
     """Return the fields of `ListedJob`."""
     record, names = job.record, job.names
     leased = bool(record.flags & LEASED)
@@ -78,12 +78,12 @@ def _listed(job: Seen) -> tuple[Any, ...]:
     )
 
 
-def _job_view(rows: Looking, id: str) -> Steps[list[Any]]:  # noqa: A002 - the name of the parameter
+def _job_view(rows: JobReads, id: str) -> Steps[list[Any]]:  # noqa: A002 - the name of the parameter
     _, found = yield from rows.seen([id_of(id)])
     return [_listed(job) for job in found]
 
 
-def _job_body(rows: Looking, seq: int) -> Steps[list[Any]]:
+def _job_body(rows: JobReads, seq: int) -> Steps[list[Any]]:
     answer: list[Any] = []
     for job in (yield from rows.by_seq([seq])):
         payload, headers, timeout = unpack_body((yield from rows.body(job.id16, job.text)))
@@ -93,7 +93,7 @@ def _job_body(rows: Looking, seq: int) -> Steps[list[Any]]:
     return answer
 
 
-def _job_attempts(rows: Looking, seq: int) -> Steps[list[Any]]:
+def _job_attempts(rows: JobReads, seq: int) -> Steps[list[Any]]:
     answer: list[Any] = []
     for job in (yield from rows.by_seq([seq])):
         _, (found,) = yield from read(("HVALS", b"a" + job.id16))
@@ -103,16 +103,16 @@ def _job_attempts(rows: Looking, seq: int) -> Steps[list[Any]]:
     return answer
 
 
-def _job_states(rows: Looking, ids: Sequence[str]) -> Steps[list[Any]]:
+def _job_states(rows: JobReads, ids: Sequence[str]) -> Steps[list[Any]]:
     _, found = yield from rows.seen([id_of(job_id) for job_id in ids])
     return [(text_of(job.id16), str(STATES[job.record.code]), result_of(job)) for job in found]
 
 
-def _id_of(rows: Looking, seq: int) -> Steps[list[Any]]:
+def _id_of(rows: JobReads, seq: int) -> Steps[list[Any]]:
     return [(text_of(job.id16),) for job in (yield from rows.by_seq([seq]))]
 
 
-def _find_ids(rows: Looking, first: str, last: str, limit: int) -> Steps[list[Any]]:  # noqa: ARG001
+def _find_ids(rows: JobReads, first: str, last: str, limit: int) -> Steps[list[Any]]:  # noqa: ARG001
     low, high = UUID(first).bytes, UUID(last).bytes
     found: list[bytes] = []
     after = b"[" + low[:4]
@@ -144,7 +144,7 @@ class _ListOrder(NamedTuple):
 
 
 def _page(
-    rows: Looking, state: JobState, queue: str | None, task: str | None, limit: int, way: _ListOrder
+    rows: JobReads, state: JobState, queue: str | None, task: str | None, limit: int, way: _ListOrder
 ) -> Steps[list[Any]]:
     """Return one page of the jobs of a state, merged over the lanes."""
     yield from rows.directory.refresh()
@@ -194,14 +194,14 @@ def _newest(name: str, limit: int, way: _ListOrder) -> Steps[list[tuple[float, i
 
 def _from_ledger(name: str, limit: int, way: _ListOrder) -> Steps[list[tuple[float, int, bytes]]]:
     """Return the completed jobs of a lane before a place, downwards."""
-    entries: list[bytes] = yield ScriptCall(LEDGER, [name, way.score, way.seq, limit])
+    entries: list[bytes] = yield ScriptCall(LEDGER_PAGE, [name, way.score, way.seq, limit])
     found = [(float(end), seq_of(each), each) for end, each in map(unpack_entry, entries)]
     return sorted(found, reverse=True)[:limit]
 
 
 def _upwards(state: JobState) -> Callable[..., Steps[list[Any]]]:
     def listing(
-        rows: Looking, queue: str | None, task: str | None, limit: int, after_turn: int = 0, after_seq: int = 0
+        rows: JobReads, queue: str | None, task: str | None, limit: int, after_turn: int = 0, after_seq: int = 0
     ) -> Steps[list[Any]]:
         place = _ListOrder(after_seq, after_seq, down=False) if state is JobState.BLOCKED else None
         way = place or _ListOrder(after_turn, after_seq, down=False)
@@ -212,7 +212,7 @@ def _upwards(state: JobState) -> Callable[..., Steps[list[Any]]]:
 
 def _downwards(state: JobState) -> Callable[..., Steps[list[Any]]]:
     def listing(
-        rows: Looking, queue: str | None, task: str | None, limit: int, before: int, before_end: int
+        rows: JobReads, queue: str | None, task: str | None, limit: int, before: int, before_end: int
     ) -> Steps[list[Any]]:
         score = before if state is JobState.RUNNING else before_end
         return (yield from _page(rows, state, queue, task, limit, _ListOrder(score, before, down=True)))
@@ -221,7 +221,7 @@ def _downwards(state: JobState) -> Callable[..., Steps[list[Any]]]:
 
 
 def oldest(
-    rows: Looking, letter: str, latest: int, passed: Mapping[str, int], limit: int
+    rows: JobReads, letter: str, latest: int, passed: Mapping[str, int], limit: int
 ) -> Steps[list[tuple[str, bytes, bytes]]]:
     """Return the set, member and score of the jobs that ended first in a state, over all lanes.
 
@@ -259,7 +259,7 @@ def _pairs(entries: Sequence[bytes], latest: int) -> list[bytes]:
 # -- leases
 
 
-def _leases(rows: Looking, limit: int, seq: int | None, expired_only: bool) -> Steps[list[Any]]:
+def _leases(rows: JobReads, limit: int, seq: int | None, expired_only: bool) -> Steps[list[Any]]:
     if seq is None:
         now, (found,) = yield from read(("ZRANGE", "leases", 0, limit - 1, "WITHSCORES"))
         pairs = [(name, float(until)) for name, until in zip(found[::2], found[1::2], strict=True)]
@@ -280,7 +280,7 @@ def _by_end(pair: tuple[bytes, float]) -> tuple[float, bytes]:
     return pair[1], pair[0]
 
 
-def _lease(job: Seen, expires_in: int) -> tuple[Any, ...]:
+def _lease(job: StoredJob, expires_in: int) -> tuple[Any, ...]:
     record, names = job.record, job.names
     flags = record.flags
     held = (text_of(job.id16), record.seq, record.fence, names.queue, names.task, names.worker_id, record.attempt)
@@ -288,12 +288,12 @@ def _lease(job: Seen, expires_in: int) -> tuple[Any, ...]:
     return (*held, record.started_at, expires_in, *facts)
 
 
-def _any_expired(rows: Looking, longest: int | None) -> Steps[list[Any]]:
+def _any_expired(rows: JobReads, longest: int | None) -> Steps[list[Any]]:
     found = yield from rows.expired(longest, 1)
     return [(bool(found.rows), found.now)]
 
 
-def _cancel_asked(rows: Looking, worker_id: str) -> Steps[list[Any]]:
+def _cancel_asked(rows: JobReads, worker_id: str) -> Steps[list[Any]]:
     _, (number,) = yield from read(("HGET", "worker", worker_id))
     if number is None:
         return []
@@ -301,7 +301,7 @@ def _cancel_asked(rows: Looking, worker_id: str) -> Steps[list[Any]]:
     return (yield from _held(rows, names, 0))
 
 
-def _unacknowledged(rows: Looking, worker_id: str, after: int) -> Steps[list[Any]]:
+def _unacknowledged(rows: JobReads, worker_id: str, after: int) -> Steps[list[Any]]:
     _, (number,) = yield from read(("HGET", "worker", worker_id))
     if number is None:
         return []
@@ -309,7 +309,7 @@ def _unacknowledged(rows: Looking, worker_id: str, after: int) -> Steps[list[Any
     return (yield from _held(rows, names, after))
 
 
-def _held(rows: Looking, names: Sequence[bytes], after: int) -> Steps[list[Any]]:
+def _held(rows: JobReads, names: Sequence[bytes], after: int) -> Steps[list[Any]]:
     if not names:
         return []
     _, found = yield from rows.seen([name[8:] for name in names])

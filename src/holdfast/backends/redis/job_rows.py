@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.backends.redis import family, job_lists, limit_keys, queue_lists, retention, unique_keys, worker_names
-from holdfast.backends.redis.directory import Directory
+from holdfast.backends.redis import children, job_lists, limit_keys, queue_lists, retention, unique_keys, worker_names
+from holdfast.backends.redis.job_reads import JobReads, found_by_seq
 from holdfast.backends.redis.job_writes import group_of, replacing, score_of, set_of
-from holdfast.backends.redis.looking import Looking, found_by_seq
+from holdfast.backends.redis.lane_directory import LaneDirectory
 from holdfast.backends.redis.record import (
     COMPLETED,
     RUNNING,
@@ -27,7 +27,8 @@ from holdfast.backends.redis.record import (
     unpack,
 )
 from holdfast.backends.redis.retention import AT_ONCE
-from holdfast.backends.redis.scripts import COMPLETE, ERASE, EXTEND, PROMOTE, SPREAD
+from holdfast.backends.redis.scripts import COMPLETE, DELETE, EXTEND, PROMOTE
+from holdfast.backends.redis.staging import apply_batches
 from holdfast.backends.redis.steps import Command, Group, Guard, Restart, ScriptCall, Word, change, pending, read, write
 from holdfast.model.job import JobState, Lease
 from holdfast.model.lease_rules import longest_covered
@@ -71,10 +72,10 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-class RedisJobRows(Looking):
+class RedisJobRows(JobReads):
     """`JobRows`. With `steady` None the clock may jump: a test sets it."""
 
-    def __init__(self, directory: Directory, steady: Steady | None, completed_bytes: int | None) -> None:
+    def __init__(self, directory: LaneDirectory, steady: Steady | None, completed_bytes: int | None) -> None:
         super().__init__(directory)
         self.steady = steady
         self._completed_bytes = completed_bytes
@@ -99,7 +100,7 @@ class RedisJobRows(Looking):
                 return (yield from self.expired(longest_covered(access), limit))
             case WaitingChildren(seqs):
                 now, rows = yield from self.rows((yield from found_by_seq(seqs)))
-                return Locked(now, (yield from family.decidable(rows)))
+                return Locked(now, (yield from children.decidable(rows)))
         (yield from pending()).locked.update({row.id: _record(row) for row in rows})
         return Locked(now, sorted(rows, key=lambda row: row.seq))
 
@@ -107,7 +108,7 @@ class RedisJobRows(Looking):
         groups = [group_of(_cleaned(each)) for each in changes]
         collected = yield from pending()
         yield from self.fill({line_of(each.old) for each in changes if each.settles and each.old.limit_key is not None})
-        is_staged = collected.gate is not None
+        is_staged = collected.batch is not None
         follow = changes and not is_staged and (collected.jobs or all(each.only_follows for each in changes))
         if collected.is_whole or follow:
             for group in groups:  # with the jobs that are inserted, or are about to be
@@ -171,11 +172,10 @@ class RedisJobRows(Looking):
         return outcomes
 
     def link(self, links: Sequence[NewLink], inserted: Sequence[str], decide: Sequence[str]) -> Steps[None]:  # noqa: D102
-        yield from family.link(self, links, inserted, decide)
+        yield from children.link(self, links, inserted, decide)
 
     def promote(self, limit: int) -> Steps[int]:  # noqa: D102
-        while (yield ScriptCall(SPREAD, [""])):
-            pass
+        yield from apply_batches()
         moved = 0
         while moved < limit:
             some, lines = yield ScriptCall(PROMOTE, [min(AT_ONCE, limit - moved)])
@@ -271,7 +271,7 @@ class RedisJobRows(Looking):
             for row in some:
                 record = unpack(_record(row))
                 words += (set_of(record), member(row.seq, id_of(row.id)), score_of(record))
-            verdicts: bytes = yield ScriptCall(ERASE, words)
+            verdicts: bytes = yield ScriptCall(DELETE, words)
             if not verdicts:
                 raise Restart
             refused += [row for row, verdict in zip(some, verdicts, strict=True) if verdict in b"02"]
@@ -306,10 +306,10 @@ class RedisJobRows(Looking):
                 yield from self.fill([line_of(old)])
         yield from became_ready()
         refused: list[Replacement] = []
-        for start in range(0, len(groups), AT_ONCE) if collected.gate is not None else ():
+        for start in range(0, len(groups), AT_ONCE) if collected.batch is not None else ():
             verdicts = yield from write(groups[start : start + AT_ONCE])
             refused += [each for each, done in zip(replacements[start:], verdicts, strict=False) if not done]
-        for group in groups if collected.gate is None else ():
+        for group in groups if collected.batch is None else ():
             collected.add(group)
         return refused
 
@@ -348,7 +348,7 @@ def _cleaned(each: Change) -> Change:
 _LISTS: dict[str, Callable[..., Steps[list[Any]]]] = {
     **job_lists.LISTS,
     **queue_lists.LISTS,
-    **family.LISTS,
+    **children.LISTS,
     **unique_keys.LISTS,
     **limit_keys.LISTS,
 }

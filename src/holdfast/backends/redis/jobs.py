@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import secrets
 import struct
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from holdfast.backends.redis import claiming
-from holdfast.backends.redis.family import WAITS
+from holdfast.backends.redis import claim
+from holdfast.backends.redis.children import WAITS
 from holdfast.backends.redis.handler_transaction import RedisTransaction
 from holdfast.backends.redis.job_rows import RedisJobRows
 from holdfast.backends.redis.record import bucket, id_of, pack_body
 from holdfast.backends.redis.scripts import ENQUEUE, READ
-from holdfast.backends.redis.steps import PIECE, ScriptCall, Word, pending, read, read_many, spread, stage, take_gate
+from holdfast.backends.redis.staging import enqueue_in_pieces, lock_for_batch
+from holdfast.backends.redis.steps import ScriptCall, Word, pending, read_many
 from holdfast.backends.redis.unique_keys import recorded
 from holdfast.errors import OutcomeUnknown, StoreUnavailable, Unsupported
 from holdfast.model.instants import span_micros
@@ -83,14 +83,14 @@ class RedisJobs(JobsOverRows):
         return await self._runner.write(lambda: self._enqueue(jobs)) if jobs else []
 
     def _enqueue_many(self, jobs: Sequence[NewJob]) -> Steps[Sequence[Enqueued]]:
-        yield from take_gate()
+        yield from lock_for_batch()
         return (yield from enqueue(self._redis_rows, jobs, self._insert))
 
     async def inserter(self, jobs: Sequence[NewJob]) -> Insert:  # noqa: ARG002, D102
         return self._insert
 
     async def claim(self, request: ClaimRequest) -> Claim:  # noqa: D102
-        return await self._runner.write(lambda: claiming.claim(self._redis_rows, request))
+        return await self._runner.write(lambda: claim.claim(self._redis_rows, request))
 
     def _packed(self, jobs: Sequence[NewJob]) -> Steps[list[bytes]]:
         lanes = yield from self._directory.numbers((job.queue, job.task) for job in jobs)
@@ -100,7 +100,11 @@ class RedisJobs(JobsOverRows):
 
     def _enqueue(self, jobs: Sequence[NewJob]) -> Steps[list[bool]]:
         packed = yield from self._packed(jobs)
-        answers: bytes = yield from _staged(packed) if len(packed) > _IN_ONE else _at_once(packed)
+        answers: bytes
+        if len(packed) > _IN_ONE:
+            answers = yield from enqueue_in_pieces(packed)
+        else:
+            answers = yield ScriptCall(ENQUEUE, packed)
         yield from became_ready()
         return [answer == ord("1") for answer in answers]
 
@@ -133,22 +137,3 @@ def _confirm(ids: Sequence[str]) -> Steps[None]:
         _, *found = yield ScriptCall(READ, words, is_confirmed=True)
         if not all(found):
             raise OutcomeUnknown("the primary was replaced while jobs were enqueued: repeat it with the same ids")
-
-
-def _at_once(packed: Sequence[bytes]) -> Steps[bytes]:
-    answers: bytes = yield ScriptCall(ENQUEUE, packed)
-    return answers
-
-
-def _staged(packed: Sequence[bytes]) -> Steps[bytes]:
-    """Enqueue many jobs, all or none, without a script that takes long.
-
-    They are kept aside, which has no effect until the last call says that they are complete. From then on they are
-    enqueued: if this process ends before it has inserted them, workers go on with it. If the first of them are gone
-    before that, because a failover has lost them or an hour has passed, all are sent again.
-    """
-    name = secrets.token_bytes(16)
-    yield from stage(name, ([0, "", *packed[start : start + PIECE]] for start in range(0, len(packed), PIECE)))
-    yield from spread(name)
-    _, (answers,) = yield from read(("GET", b"v" + name))
-    return answers or b"1" * len(packed)

@@ -18,8 +18,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from holdfast.backends.redis.directory import Place, decode_place
-from holdfast.backends.redis.looking import Looking, Seen
+from holdfast.backends.redis.job_reads import JobReads, StoredJob
+from holdfast.backends.redis.lane_directory import Place, decode_place
 from holdfast.backends.redis.record import LIMITED, READY, RUNNING, SCHEDULED, bucket, changed, id_of, member, text_of
 from holdfast.backends.redis.steps import Command, Group, Guard, read, write
 from holdfast.model.key_limits import KeyUse
@@ -36,7 +36,7 @@ MARKED: Command = ("ZRANGE", "wakes", 0, 0, "BYSCORE", "LIMIT", 0, _KEYS)
 """Reads keys that were marked and not yet looked at."""
 
 
-def fill(rows: Looking, lines: Sequence[bytes]) -> Steps[None]:
+def fill(rows: JobReads, lines: Sequence[bytes]) -> Steps[None]:
     """Admit jobs of those keys that are due to be looked at; what others change too often is left to `promote`."""
     left = list(dict.fromkeys(lines))
     for _ in range(_LOOKS + len(left) // _KEYS):
@@ -46,7 +46,7 @@ def fill(rows: Looking, lines: Sequence[bytes]) -> Steps[None]:
         left += yield from _look(rows, some)
 
 
-def fill_due(rows: Looking, limit: int) -> Steps[int]:
+def fill_due(rows: JobReads, limit: int) -> Steps[int]:
     """Look at no more than `limit` keys that are due; return how many."""
     now, (found,) = yield from read(("ZRANGE", "wakes", 0, limit - 1, "WITHSCORES"))
     due = [line for line, at in zip(found[::2], found[1::2], strict=True) if float(at) <= now]
@@ -54,7 +54,7 @@ def fill_due(rows: Looking, limit: int) -> Steps[int]:
     return len(due)
 
 
-def mark_all(rows: Looking, task: str) -> Steps[None]:
+def mark_all(rows: JobReads, task: str) -> Steps[None]:
     """Mark all keys of a task whose limit has changed."""
     yield from rows.directory.refresh()
     for number, lane in enumerate(rows.directory.lanes):
@@ -89,7 +89,7 @@ class _Key(NamedTuple):
         return {name: int(text.lstrip(b"s")) for name, text in slots.items() if text.startswith(b"s") == left}
 
 
-def _look(rows: Looking, lines: Sequence[bytes]) -> Steps[list[bytes]]:
+def _look(rows: JobReads, lines: Sequence[bytes]) -> Steps[list[bytes]]:
     """Look at some keys; return those that are to be looked at again."""
     keys = yield from _read(rows, lines)
     seen = yield from _seen(rows, [name for key in keys for name in (*key.slots(left=False), *key.first)])
@@ -115,7 +115,7 @@ def _size(groups: Sequence[tuple[bytes, Group]]) -> int:
     return sum(len(group.commands) for _, group in groups)
 
 
-def _read(rows: Looking, lines: Sequence[bytes]) -> Steps[list[_Key]]:
+def _read(rows: JobReads, lines: Sequence[bytes]) -> Steps[list[_Key]]:
     """Read those of the keys that are due to be looked at."""
     tasks: list[str] = []
     commands: list[Command] = []
@@ -144,19 +144,19 @@ def lane_of(line: bytes) -> int:
     return int(line[1:].partition(b"\0")[0])
 
 
-def _seen(rows: Looking, names: Sequence[bytes]) -> Steps[dict[bytes, Seen]]:
+def _seen(rows: JobReads, names: Sequence[bytes]) -> Steps[dict[bytes, StoredJob]]:
     _, found = yield from rows.seen([name[8:] for name in names])
     return {member(job.record.seq, job.id16): job for job in found}
 
 
-def _turn(job: Seen) -> tuple[int, int]:
+def _turn(job: StoredJob) -> tuple[int, int]:
     return job.record.turn, job.record.seq
 
 
 class _Look:
     """One look at a key: what follows from it, and under which conditions."""
 
-    def __init__(self, key: _Key, seen: dict[bytes, Seen]) -> None:
+    def __init__(self, key: _Key, seen: dict[bytes, StoredJob]) -> None:
         self.key = key
         self.seen = seen
         self.is_cut = False
@@ -168,7 +168,7 @@ class _Look:
         self.commands: list[Command] = []
         self._lane = lane_of(key.line)
 
-    def decide(self, rows: Looking) -> Steps[None]:
+    def decide(self, rows: JobReads) -> Steps[None]:
         """Decide who is admitted, by the rules of the model."""
         key = self.key
         is_rated = key.place.key_rate_jobs is not None
@@ -191,9 +191,9 @@ class _Look:
         if not self.is_cut:
             self._set(use, is_waiting=waiting > 0)
 
-    def _ready(self, rows: Looking, most: int) -> Steps[list[Seen]]:
+    def _ready(self, rows: JobReads, most: int) -> Steps[list[StoredJob]]:
         """Return at most so many admitted jobs that are not claimed, the last by turn first."""
-        found: list[Seen] = []
+        found: list[StoredJob] = []
         for start in range(0, self.key.admitted, _PAGE):
             page = (b"m" + self.key.line, start, start + _PAGE - 1, "REV")
             _, (names,) = yield from read(("ZRANGE", *page))
@@ -203,10 +203,10 @@ class _Look:
                 break
         return found[:most]
 
-    def _move(self, rows: Looking, use: KeyUse) -> Steps[tuple[KeyUse, int]]:
+    def _move(self, rows: JobReads, use: KeyUse) -> Steps[tuple[KeyUse, int]]:
         """Admit the first waiting jobs, and let those wait that are over a lowered limit; return how many wait."""
         key = self.key
-        back: list[Seen] = []
+        back: list[StoredJob] = []
         if use.excess:
             back = yield from self._ready(rows, min(use.excess, _MOVED))
             self.is_cut = use.excess > len(back) == _MOVED
@@ -230,7 +230,7 @@ class _Look:
                 self.commands.append(("HSET", b"l" + key.line, member(job.record.seq, job.id16), key.now))
         return use, key.waiting + len(back) - len(chosen)
 
-    def _put(self, job: Seen, code: int) -> None:
+    def _put(self, job: StoredJob, code: int) -> None:
         """Move a job of the key between waiting, ready and scheduled, if it is as it was read."""
         record, line, lane = job.record, self.key.line, self._lane
         name, key = member(record.seq, job.id16), bucket(job.id16)
@@ -272,7 +272,7 @@ class _Look:
 # -- lists
 
 
-def _key_of_job(rows: Looking, id: str) -> Steps[list[Any]]:  # noqa: A002 - the name of the parameter
+def _key_of_job(rows: JobReads, id: str) -> Steps[list[Any]]:  # noqa: A002 - the name of the parameter
     _, found = yield from rows.seen([id_of(id)])
     for job in found:
         line = job.record.line(job.names.queue)
@@ -289,7 +289,7 @@ def _key_of_job(rows: Looking, id: str) -> Steps[list[Any]]:  # noqa: A002 - the
     return []
 
 
-def _key_holders(rows: Looking, id: str, limit: int) -> Steps[list[Any]]:  # noqa: A002 - as above
+def _key_holders(rows: JobReads, id: str, limit: int) -> Steps[list[Any]]:  # noqa: A002 - as above
     _, found = yield from rows.seen([id_of(id)])
     holders: list[Any] = []
     for job in found:

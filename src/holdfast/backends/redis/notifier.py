@@ -6,36 +6,73 @@ key exists that `expect_ends` sets, and that expires. Other notifications are se
 
 from __future__ import annotations
 
-import threading
+import select
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
 from redis.exceptions import RedisError
 
-from holdfast.backends.redis.route import Route, connect_blocking
-from holdfast.store.local_notifier import EXPECTED_FOR, LocalNotifier, StopSignal
+from holdfast.backends.redis.primary import Primary, connect_blocking
+from holdfast.errors import StoreUnavailable
+from holdfast.store.local_notifier import EXPECTED_FOR, StopSignal
+from holdfast.store.remote_notifier import RemoteNotifier
 
+_JOBS, _EXPECTED = "jobs", "expected"
 _AGAIN_AFTER = 1.0
+_TIMEOUT = 5.0
 _FAULTS = (RedisError, OSError)
 
 
-class RedisNotifier(LocalNotifier):
+class PublishConnection:
+    """The connection that notifies other processes; a thread uses it, because it may have to wait."""
+
+    rest = 0.0
+
+    def __init__(self, primary: Primary) -> None:
+        prefix = primary.location.prefix
+        self._primary = primary
+        self._connection: Any = None
+        self._commands: dict[str, tuple[str | int, ...]] = {
+            _JOBS: ("PUBLISH", f"{prefix}wake", "r"),
+            _EXPECTED: ("SET", f"{prefix}ends", "1", "PX", int(EXPECTED_FOR * 1000)),
+        }
+
+    def try_now(self, kind: str) -> bool:  # noqa: ARG002 - see `NotificationSender`
+        """Leave it to the thread."""
+        return False
+
+    def send(self, kinds: Collection[str]) -> None:
+        """Send, over a new connection if necessary, and wait for the replies; raises `StoreUnavailable`."""
+        try:
+            self._connection = self._connection or connect_blocking(self._primary, _TIMEOUT)[0]
+            for kind in kinds:
+                self._connection.send_command(*self._commands[kind])
+                self._connection.read_response()
+        except _FAULTS as error:
+            self._primary.heed(error, self._primary.address)
+            self.close()
+            raise StoreUnavailable(str(error)) from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()
+
+
+class RedisNotifier(RemoteNotifier):
     """Notifies this process directly, and other processes through the server."""
 
-    def __init__(self, route: Route) -> None:
-        super().__init__("redis", self._listen)
-        self._route = route
-        self._channel = f"{route.location.prefix}wake"
-        self._ends = f"{route.location.prefix}ends"
-        self._asked = threading.Event()
-        self._closing = threading.Event()
-        self._pending: set[str] = set()
-        self._has_sender = False
+    def __init__(self, primary: Primary) -> None:
+        super().__init__("redis", self._listen, PublishConnection(primary))
+        self._primary = primary
+        self._channel = f"{primary.location.prefix}wake"
 
     def notify(self) -> None:
         """Wake the listeners of this process, and tell other processes."""
         super().notify()
-        self._tell("r")
+        self.notify_others(_JOBS)
 
     def wake_here(self) -> None:
         """Wake the listeners of this process: the script has notified the others."""
@@ -43,50 +80,7 @@ class RedisNotifier(LocalNotifier):
 
     def expect_ends(self) -> None:
         """Announce to other processes that something waits for ends here."""
-        self._tell("expect")
-
-    def _tell(self, what: str) -> None:
-        with self._lock:
-            self._pending.add(what)
-            if not self._has_sender and not self._closing.is_set():
-                try:
-                    self._start("notify", self._send)
-                except RuntimeError as error:  # no thread available now; the next notification starts one
-                    self._logger.debug("could not notify other processes: %s", error)
-                    return
-                self._has_sender = True
-        self._asked.set()
-
-    def close(self) -> None:
-        """Remove all listeners, and request the end of the threads."""
-        super().close()
-        self._closing.set()
-        self._asked.set()
-
-    def _send(self) -> None:
-        connection: Any = None
-        while not self._closing.is_set():
-            self._asked.wait()
-            self._asked.clear()
-            with self._lock:
-                kinds, self._pending = self._pending, set()
-            try:
-                connection = connection or connect_blocking(self._route, 5.0)[0]
-                for kind in kinds:
-                    if kind == "expect":
-                        connection.send_command("SET", self._ends, "1", "PX", int(EXPECTED_FOR * 1000))
-                    else:
-                        connection.send_command("PUBLISH", self._channel, kind)
-                    connection.read_response()
-            except _FAULTS as error:
-                self._logger.debug("could not notify other processes: %s", error)
-                self._route.heed(error, self._route.address)
-                if connection is not None:
-                    connection.disconnect()
-                connection = None
-                self._closing.wait(_AGAIN_AFTER)
-        if connection is not None:
-            connection.disconnect()
+        self.notify_others(_EXPECTED)
 
     def _listen(self, stop: StopSignal) -> None:
         """Receive notifications until the thread is to end; connect again after a fault."""
@@ -98,7 +92,7 @@ class RedisNotifier(LocalNotifier):
                 stop.wait(_AGAIN_AFTER)
 
     def _receive(self, stop: StopSignal) -> None:
-        connection, _ = connect_blocking(self._route, None)
+        connection, _ = connect_blocking(self._primary, None)
         try:
             connection.send_command("SUBSCRIBE", self._channel)
             connection.read_response()
@@ -120,8 +114,6 @@ class RedisNotifier(LocalNotifier):
 
 
 def _poll(connection: Any, stop: StopSignal) -> Any:
-    import select
-
     poll = select.poll()
     poll.register(connection._sock, select.POLLIN)  # noqa: SLF001 - the driver has no other way to wait for two things
     poll.register(stop, select.POLLIN)

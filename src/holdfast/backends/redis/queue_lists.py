@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from holdfast.backends.redis.directory import FREE, Directory, Lane
+from holdfast.backends.redis.job_reads import JobReads, StoredJob
 from holdfast.backends.redis.job_writes import COUNTERS, RUN_TIME
-from holdfast.backends.redis.looking import Looking, Seen
+from holdfast.backends.redis.lane_directory import FREE, Lane, LaneDirectory
 from holdfast.backends.redis.record import RETRYING, RUNNING, SCHEDULED, id_of, seq_of, text_of
 from holdfast.backends.redis.steps import Command, change, read
 from holdfast.model.instants import span_micros
@@ -21,7 +21,7 @@ _LINES = 500  # order keys that one step looks at
 _THINGS = ("enqueued", "completed", "retried", "failed", "cancelled", "lost")
 
 
-def counted(rows: Looking, letters: str, *more: Command) -> Steps[tuple[int, Counted, list[Any]]]:
+def counted(rows: JobReads, letters: str, *more: Command) -> Steps[tuple[int, Counted, list[Any]]]:
     """Return, in one step, the clock, how many jobs each lane has in some sets, and the replies to more commands.
 
     All lanes are counted: if one was added meanwhile, this is repeated.
@@ -40,7 +40,7 @@ def counted(rows: Looking, letters: str, *more: Command) -> Steps[tuple[int, Cou
     return now, counts, list(numbers)
 
 
-def _heads(rows: Looking) -> Steps[dict[int, tuple[int, Seen]]]:
+def _heads(rows: JobReads) -> Steps[dict[int, tuple[int, StoredJob]]]:
     """Return the clock, and the first ready job of each lane that has one."""
     lanes = range(len(rows.directory.lanes))
     _, found = yield from read(*(("ZRANGE", f"r{lane}", 0, 0) for lane in lanes))
@@ -49,7 +49,7 @@ def _heads(rows: Looking) -> Steps[dict[int, tuple[int, Seen]]]:
     return {names[job.id16]: (now, job) for job in jobs}
 
 
-def _due(heads: Iterable[tuple[int, Seen]]) -> int | None:
+def _due(heads: Iterable[tuple[int, StoredJob]]) -> int | None:
     """Return how long the job whose turn is next has been due."""
     first = min(heads, key=lambda head: (head[1].record.turn, head[1].record.seq), default=None)
     if first is None:
@@ -65,11 +65,11 @@ def _summed(counts: Counted, lanes: Sequence[int]) -> tuple[int, int, int, int, 
     return ready, running, delayed + retrying, blocked + limited, failed
 
 
-def _lanes(directory: Directory, at: int, name: str) -> list[int]:
+def _lanes(directory: LaneDirectory, at: int, name: str) -> list[int]:
     return [number for number, lane in enumerate(directory.lanes) if lane[at] == name]
 
 
-def _queues(rows: Looking, most: int) -> Steps[list[Any]]:
+def _queues(rows: JobReads, most: int) -> Steps[list[Any]]:
     _, counts, _ = yield from counted(rows, SETS)
     heads = yield from _heads(rows)
     directory = rows.directory
@@ -86,7 +86,7 @@ def _queues(rows: Looking, most: int) -> Steps[list[Any]]:
     return answer
 
 
-def _tasks(rows: Looking, most: int) -> Steps[list[Any]]:
+def _tasks(rows: JobReads, most: int) -> Steps[list[Any]]:
     _, counts, _ = yield from counted(rows, SETS)
     heads = yield from _heads(rows)
     directory = rows.directory
@@ -102,18 +102,18 @@ def _tasks(rows: Looking, most: int) -> Steps[list[Any]]:
     return answer
 
 
-def _depth(rows: Looking, queue: str) -> Steps[list[Any]]:
+def _depth(rows: JobReads, queue: str) -> Steps[list[Any]]:
     _, counts, _ = yield from counted(rows, "r")
     return [(sum(counts[lane]["r"] for lane in _lanes(rows.directory, 0, queue)),)]
 
 
-def _waiting_tasks(rows: Looking) -> Steps[list[Any]]:
+def _waiting_tasks(rows: JobReads) -> Steps[list[Any]]:
     _, counts, _ = yield from counted(rows, "r")
     lanes = sorted(rows.directory.lanes[lane] for lane, number in counts.items() if number["r"])
     return [(*lane, rows.directory.is_paused(lane)) for lane in lanes]
 
 
-def _job_facts(rows: Looking, id: str) -> Steps[list[Any]]:  # noqa: A002 - the name of the parameter
+def _job_facts(rows: JobReads, id: str) -> Steps[list[Any]]:  # noqa: A002 - the name of the parameter
     yield from rows.directory.refresh()
     now, found = yield from rows.seen([id_of(id)])
     answer: list[Any] = []
@@ -127,7 +127,7 @@ def _job_facts(rows: Looking, id: str) -> Steps[list[Any]]:  # noqa: A002 - the 
     return answer
 
 
-def _jobs_ahead(rows: Looking, turn: int, seq: int, limit: int) -> Steps[list[Any]]:
+def _jobs_ahead(rows: JobReads, turn: int, seq: int, limit: int) -> Steps[list[Any]]:
     yield from rows.directory.refresh()
     lanes = rows.directory.lanes
     commands: list[Command] = []
@@ -141,7 +141,7 @@ def _jobs_ahead(rows: Looking, turn: int, seq: int, limit: int) -> Steps[list[An
     ]
 
 
-def _limits(rows: Looking) -> Steps[list[Any]]:
+def _limits(rows: JobReads) -> Steps[list[Any]]:
     now, counts, (rates,) = yield from counted(rows, "x", ("HGETALL", "rates"))
     uses = limit_uses(rows.directory, now, {lane: number["x"] for lane, number in counts.items()}, rates)
     for name, place in sorted(rows.directory.tasks.items()):
@@ -151,13 +151,13 @@ def _limits(rows: Looking) -> Steps[list[Any]]:
     return uses
 
 
-def _running_with_keys(rows: Looking, lanes: Sequence[int]) -> Steps[int]:
+def _running_with_keys(rows: JobReads, lanes: Sequence[int]) -> Steps[int]:
     _, found = yield from read(*(("ZRANGE", f"x{lane}", 0, -1) for lane in lanes))
     _, jobs = yield from rows.seen([name[8:] for names in found for name in names])
     return sum(job.record.is_limited and job.record.code == RUNNING for job in jobs)
 
 
-def limit_uses(directory: Directory, now: int, running: dict[int, int], rates: Sequence[bytes]) -> list[Any]:
+def limit_uses(directory: LaneDirectory, now: int, running: dict[int, int], rates: Sequence[bytes]) -> list[Any]:
     """Return the limits as `LimitUse` has them, with the leases of their lanes."""
     spent = dict(zip(rates[::2], rates[1::2], strict=True))
     answer: list[Any] = []
@@ -175,7 +175,7 @@ def rate_field(kind: str, name: str) -> bytes:
     return f"{kind}\0{name}".encode()
 
 
-def _declared_limits(rows: Looking) -> Steps[list[Any]]:
+def _declared_limits(rows: JobReads) -> Steps[list[Any]]:
     yield from rows.directory.refresh()
     kinds = (("queue", rows.directory.queues), ("task", rows.directory.tasks))
     declared = [(kind, name, place.declared) for kind, places in kinds for name, place in places.items()]
@@ -183,14 +183,14 @@ def _declared_limits(rows: Looking) -> Steps[list[Any]]:
     return [each for each in declared if each[2] is not None]
 
 
-def _next_due(rows: Looking) -> Steps[list[Any]]:  # noqa: ARG001
+def _next_due(rows: JobReads) -> Steps[list[Any]]:  # noqa: ARG001
     firsts: list[Command] = [("ZRANGE", name, 0, 0, "WITHSCORES") for name in ("due", "wakes")]
     now, (*found, changed, batches) = yield from read(*firsts, ("ZCARD", "changed"), ("LLEN", "batches"))
     waits = [max(0, int(float(first[1])) - now) for first in found if first]
     return [(0 if batches else min(waits, default=None), changed > 0)]
 
 
-def _outstanding(rows: Looking) -> Steps[list[Any]]:
+def _outstanding(rows: JobReads) -> Steps[list[Any]]:
     more: list[Command] = [("SSCAN", "lines", 0, "COUNT", _LINES), ("ZCARD", "changed"), ("LRANGE", "batches", 0, -1)]
     _, counts, (scanned, changed, batches) = yield from counted(rows, "rstxq", *more)
     directory = rows.directory
@@ -217,7 +217,7 @@ def _outstanding(rows: Looking) -> Steps[list[Any]]:
     return answer
 
 
-def _behind(rows: Looking, lines: Sequence[bytes]) -> Steps[list[Any]]:
+def _behind(rows: JobReads, lines: Sequence[bytes]) -> Steps[list[Any]]:
     """Count the jobs behind the heads of order keys, under the task of the head."""
     answer: list[Any] = []
     for start in range(0, len(lines), _LINES):
@@ -252,7 +252,7 @@ def heartbeat(worker_id: str, heartbeat: str, tasks: str | None) -> Steps[bool]:
     return True
 
 
-def _workers(rows: Looking) -> Steps[list[Any]]:  # noqa: ARG001
+def _workers(rows: JobReads) -> Steps[list[Any]]:  # noqa: ARG001
     now, (heartbeats, births) = yield from read(("HGETALL", "heartbeats"), ("HGETALL", "births"))
     born = dict(zip(births[::2], births[1::2], strict=True))
     if not heartbeats:
@@ -271,7 +271,7 @@ def _workers(rows: Looking) -> Steps[list[Any]]:  # noqa: ARG001
 # -- counts
 
 
-def _counts(rows: Looking, since: int) -> Steps[list[Any]]:
+def _counts(rows: JobReads, since: int) -> Steps[list[Any]]:
     yield from rows.directory.known()
     now, _ = yield from read()
     _, (minutes,) = yield from read(("ZRANGE", "minutes", now - since, "+inf", "BYSCORE"))
@@ -291,7 +291,7 @@ def _counts(rows: Looking, since: int) -> Steps[list[Any]]:
     return answer
 
 
-def _count_sums(rows: Looking, since: int) -> Steps[list[Any]]:
+def _count_sums(rows: JobReads, since: int) -> Steps[list[Any]]:
     sums: dict[Lane, list[Any]] = {}
     for minute, queue, task, *numbers in (yield from _counts(rows, since)):
         known = sums.setdefault((queue, task), [minute, *([0] * len(numbers))])

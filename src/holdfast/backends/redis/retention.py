@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from holdfast.backends.redis import job_lists
-from holdfast.backends.redis.looking import Looking
-from holdfast.backends.redis.scripts import ERASE
+from holdfast.backends.redis.job_reads import JobReads
+from holdfast.backends.redis.scripts import DELETE
 from holdfast.backends.redis.steps import ScriptCall, read
 from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState
@@ -15,7 +15,7 @@ from holdfast.store.steps import Steps
 AT_ONCE = 125  # jobs that one script changes, so that it takes a few milliseconds
 
 
-def prune(rows: Looking, state: JobState, keep: timedelta, limit: int, completed_bytes: int | None) -> Steps[int]:
+def prune(rows: JobReads, state: JobState, keep: timedelta, limit: int, completed_bytes: int | None) -> Steps[int]:
     """Delete at most `limit` jobs of a state that ended longer ago, or whose records take too many bytes."""
     now, _ = yield from read()
     pruned = yield from _erase_oldest(rows, state, now - span_micros(keep), limit)
@@ -37,7 +37,7 @@ def prune(rows: Looking, state: JobState, keep: timedelta, limit: int, completed
     return pruned
 
 
-def _erase_oldest(rows: Looking, state: JobState, latest: int, limit: int) -> Steps[int]:
+def _erase_oldest(rows: JobReads, state: JobState, latest: int, limit: int) -> Steps[int]:
     """Delete at most `limit` jobs that ended at `latest` at the latest, the oldest of all lanes first."""
     yield from rows.directory.known()
     letter = {JobState.COMPLETED: "c", JobState.FAILED: "f", JobState.CANCELLED: "k"}[state]
@@ -47,7 +47,7 @@ def _erase_oldest(rows: Looking, state: JobState, latest: int, limit: int) -> St
         oldest = yield from job_lists.oldest(rows, letter, latest, passed, min(AT_ONCE, limit - deleted))
         if not oldest:
             break
-        verdicts: bytes = yield ScriptCall(ERASE, [word for place in oldest for word in place])
+        verdicts: bytes = yield ScriptCall(DELETE, [word for place in oldest for word in place])
         if not verdicts:
             break  # until a batch with conditions is inserted
         deleted += verdicts.count(b"1")

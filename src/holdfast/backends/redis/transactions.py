@@ -6,9 +6,9 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 from typing import NoReturn, TypeVar
 
-from holdfast.backends.redis.blocking_wires import BlockingWires
 from holdfast.backends.redis.handler_transaction import VERBS, RedisPlace, RedisTransaction
 from holdfast.backends.redis.job_rows import MANY
+from holdfast.backends.redis.wire import BlockingWires
 from holdfast.errors import ConfigError, Unsupported
 from holdfast.model.isolation import Isolation
 from holdfast.store.fences import HandlersTransactions

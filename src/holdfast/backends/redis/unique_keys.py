@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from holdfast.backends.redis.looking import Looking
+from holdfast.backends.redis.job_reads import JobReads
 from holdfast.backends.redis.record import RUNNING, bucket, id_of, text_of, unpack
 from holdfast.backends.redis.steps import Command, Guard, change, collect, pending, read, read_many
 from holdfast.model.conditions import Unique, UniqueScope
@@ -118,7 +118,7 @@ def prune_keys(limit: int) -> Steps[None]:
     yield from change(guards, ("HDEL", "u", *over), ("ZREM", "until", *over))
 
 
-def _unique_among(rows: Looking, seqs: Sequence[int]) -> Steps[list[UniqueJob]]:
+def _unique_among(rows: JobReads, seqs: Sequence[int]) -> Steps[list[UniqueJob]]:
     seen = yield from rows.by_seq(seqs)
     _, found = yield from read(*(("HGET", bucket(job.id16), job.id16 + b"u") for job in seen))
     jobs: list[UniqueJob] = []

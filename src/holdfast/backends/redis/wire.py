@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import select
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
@@ -19,15 +20,18 @@ from holdfast.backends.redis.channel import Channel
 from holdfast.backends.redis.durability import Confirmation
 from holdfast.backends.redis.error_map import is_reply, translate
 from holdfast.backends.redis.location import Address, RedisLocation
-from holdfast.backends.redis.route import CONNECT_TIMEOUT, Route, connect_blocking
+from holdfast.backends.redis.primary import CONNECT_TIMEOUT, Primary, connect_blocking
 from holdfast.backends.redis.steps import AnotherStore, ScriptCall, Word
 from holdfast.errors import SchemaMismatch, StoreUnavailable
 from holdfast.store.connection_pool import AsyncPools
 from holdfast.store.schema_version import require_version
 
 VERSION = 1
-_REDIRECTIONS = 5  # of one call: a slot that is moved meanwhile is found again
+_SERVERS = 6  # that one call is sent to, at most: a slot that is moved meanwhile is found again
 _FAULTS = (RedisError, OSError, TimeoutError)
+Commands = Sequence[tuple[Word, ...]]
+Exchange = Generator[tuple[Commands, bool], list[Any], Any]
+"""Yields commands to be sent together, and whether they may write; is sent their replies, errors among them."""
 
 
 class Server:
@@ -35,7 +39,7 @@ class Server:
 
     def __init__(self, location: RedisLocation, clock: Callable[[], int] | None) -> None:
         self.location = location
-        self.route = Route(location)
+        self.primary = Primary(location)
         self.confirmation = Confirmation(location)
         self.clock = clock
         self.id = b""
@@ -47,6 +51,18 @@ class Server:
         keys = (1 + len(call.keys), self._meta, *call.keys)
         return ("EVALSHA", call.script.sha, *keys, b"" if call.any_store else store, clock, *call.words)
 
+    def exchange(self, call: ScriptCall, store: bytes) -> Exchange:
+        """Run a script on the store with this id, load it first if need be, and wait for replicas where that is due."""
+        is_confirmed = self.confirmation.follows(call)
+        commands = [self.command(call, store), *(self.confirmation.commands if is_confirmed else ())]
+        replies = yield commands, call.writes
+        if isinstance(replies[0], NoScriptError):
+            (loaded,) = yield [("SCRIPT", "LOAD", call.script.text)], False
+            if isinstance(loaded, Exception):
+                raise loaded
+            replies = yield commands, call.writes
+        return self.confirmation.checked(replies)
+
     def refused(self, error: Exception) -> None:
         """Raise what follows from a script's own refusal: the store is missing, of another version, or another one."""
         text = str(error)
@@ -56,6 +72,14 @@ class Server:
         if text.startswith("HOLDFAST another store"):
             self.id = b""
             raise AnotherStore
+
+
+def _plain(words: tuple[Word, ...]) -> Exchange:
+    """Run a command outside any script."""
+    (reply,) = yield [words], False
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
 
 
 class Link:
@@ -78,76 +102,43 @@ class AsyncWire:
         self._timeout = server.location.reply_timeout
         self.pools = AsyncPools[Link](self, self._connect, users="verbs")
 
-    async def call(self, call: ScriptCall, store: bytes, redirections: int = 0) -> Any:
-        """Run a script on the store with this id; load it first if the server does not know it."""
-        pool = self.pools.here
-        link = await pool.take()
-        writes = call.writes
-        run = self._confirmed if self._server.confirmation.follows(call) else self._reply
-        try:
-            try:
-                return await run(link, *self._server.command(call, store))
-            except NoScriptError:
-                writes = False
-                await self._reply(link, "SCRIPT", "LOAD", call.script.text)
-                writes = call.writes
-                return await run(link, *self._server.command(call, store))
-        except _FAULTS as error:
-            self._server.refused(error)
-            if not self._is_redirected(link, error, redirections):
-                raise translate(error, self.url, writes=writes and link.is_busy) from error
-        finally:
-            pool.put(link)
-        return await self.call(call, store, redirections + 1)
+    async def call(self, call: ScriptCall, store: bytes) -> Any:
+        """Run a script on the store with this id."""
+        return await self._run(lambda: self._server.exchange(call, store))
 
-    async def ask(self, *words: Word, redirections: int = 0) -> Any:
+    async def ask(self, *words: Word) -> Any:
         """Run a plain command, outside any script."""
+        return await self._run(lambda: _plain(words))
+
+    async def _run(self, begin: Callable[[], Exchange]) -> Any:
+        """Run an exchange; on another server, if this one answers that the store is there."""
         pool = self.pools.here
-        link = await pool.take()
-        try:
-            return await self._reply(link, *words)
-        except _FAULTS as error:
-            if not self._is_redirected(link, error, redirections):
-                raise translate(error, self.url, writes=False) from error
-        finally:
-            pool.put(link)
-        return await self.ask(*words, redirections=redirections + 1)
+        for left in reversed(range(_SERVERS)):
+            link = await pool.take()
+            exchange, writes = begin(), False
+            try:
+                commands, writes = next(exchange)
+                while True:
+                    commands, writes = exchange.send(await self._replies(link, commands))
+            except StopIteration as stop:
+                return stop.value
+            except _FAULTS as error:
+                self._server.refused(error)
+                if not (self._server.primary.heed(error, link.address) and left):
+                    raise translate(error, self.url, writes=writes and link.is_busy) from error
+            finally:
+                pool.put(link)
+        raise AssertionError
 
-    def _is_redirected(self, link: Link, error: Exception, redirections: int) -> bool:
-        """Whether nothing was done because the store is on another server, which is known now."""
-        return self._server.route.heed(error, link.address) and redirections < _REDIRECTIONS
-
-    async def _confirmed(self, link: Link, *words: Word) -> Any:
-        """Return the reply to a script once enough replicas have what it has written."""
-        confirmation, connection = self._server.confirmation, link.connection
-        commands = [words, *confirmation.commands]
-        replies: list[Any] = []
+    async def _replies(self, link: Link, commands: Commands) -> list[Any]:
         link.is_busy = True
-        async with asyncio.timeout(self._timeout + confirmation.timeout):
-            packed = [chunk for each in commands for chunk in connection.pack_command(*each)]
-            await connection.send_packed_command(packed, check_health=False)
-            while len(replies) < len(commands):
-                try:
-                    replies.append(await connection.read_response())
-                except RedisError as error:
-                    if not is_reply(error):
-                        raise
-                    replies.append(error)
+        waits = self._server.confirmation.timeout if len(commands) > 1 else 0.0
+        replies: list[Any] = await link.connection.exchange(commands, self._timeout + waits)
         link.is_busy = False
-        return confirmation.checked(replies)
-
-    async def _reply(self, link: Link, *words: Word) -> Any:
-        link.is_busy = True
-        try:
-            reply = await link.connection.exchange(words, self._timeout)
-        except RedisError as error:
-            link.is_busy = not is_reply(error)
-            raise
-        link.is_busy = False
-        return reply
+        return replies
 
     async def _connect(self) -> Link:
-        for left in reversed(range(self._server.route.attempts)):
+        for left in reversed(range(self._server.primary.attempts)):
             try:
                 return await self._connected()
             except StoreUnavailable:
@@ -156,19 +147,19 @@ class AsyncWire:
         raise AssertionError
 
     async def _connected(self) -> Link:
-        route = self._server.route
+        primary = self._server.primary
         link: Link | None = None
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                address = await route.found()
-                link = Link(route.connection(driver, address, socket_timeout=None), address)
+                address = await primary.found()
+                link = Link(primary.connection(driver, address, socket_timeout=None), address)
                 await link.connection.connect()
                 link.connection = Channel(link.connection)
-                if route.question:
-                    route.require_primary(await self._reply(link, *route.question))
+                if primary.question:
+                    primary.require_primary(*await self._replies(link, [primary.question]))
         except BaseException as error:
             if link is not None:
-                route.heed(error, link.address)
+                primary.heed(error, link.address)
                 self.drop(link)
             if isinstance(error, _FAULTS):
                 raise translate(error, self.url, writes=False) from error
@@ -179,13 +170,13 @@ class AsyncWire:
 
     def is_reusable(self, connection: Link) -> bool:
         """Whether no reply is outstanding, and it leads to the primary, as far as that is known."""
-        is_current = self._server.route.is_current(connection.address)
+        is_current = self._server.primary.is_current(connection.address)
         return is_current and not connection.is_busy and connection.connection.is_connected
 
     def is_broken(self, connection: Link) -> bool:
         """Whether the server has closed an idle connection, or is not the primary any more."""
         reader = getattr(connection.connection, "_reader", None)
-        return reader is None or reader.at_eof() or not self._server.route.is_current(connection.address)
+        return reader is None or reader.at_eof() or not self._server.primary.is_current(connection.address)
 
     def drop(self, connection: Link) -> None:
         """Close without waiting; callable from any thread."""
@@ -219,65 +210,57 @@ class BlockingWire:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._connection: Any = None
-        self._address = server.route.address
+        self._address = server.primary.address
 
-    def call(self, call: ScriptCall, store: bytes, timeout: float | None = None, redirections: int = 0) -> Any:
-        """Run a script on the store with this id; load it first if the server does not know it."""
+    def call(self, call: ScriptCall, store: bytes, timeout: float | None = None) -> Any:
+        """Run a script on the store with this id; on another server, if this one answers that the store is there."""
         url = self._server.location.url
-        try:
-            connection = self.connection(timeout)
-        except _FAULTS as error:
-            self.close()
-            raise translate(error, url, writes=False) from error
-        run = self._confirmed if self._server.confirmation.follows(call) else self._reply
-        try:
+        for left in reversed(range(_SERVERS)):
             try:
-                return run(connection, *self._server.command(call, store))
-            except NoScriptError:
-                self._reply(connection, "SCRIPT", "LOAD", call.script.text)
-                return run(connection, *self._server.command(call, store))
-        except _FAULTS as error:
-            if not is_reply(error):
+                connection = self.connection(timeout)
+            except _FAULTS as error:
                 self.close()
-            self._server.refused(error)
-            is_redirected = self._server.route.heed(error, self._address)
-            if not is_redirected or redirections >= _REDIRECTIONS:
-                raise translate(error, url, writes=call.writes and not is_reply(error)) from error
-        return self.call(call, store, timeout, redirections + 1)
+                raise translate(error, url, writes=False) from error
+            exchange, writes = self._server.exchange(call, store), False
+            try:
+                commands, writes = next(exchange)
+                while True:
+                    commands, writes = exchange.send(self._replies(connection, commands))
+            except StopIteration as stop:
+                return stop.value
+            except _FAULTS as error:
+                if not is_reply(error):
+                    self.close()
+                self._server.refused(error)
+                if not (self._server.primary.heed(error, self._address) and left):
+                    raise translate(error, url, writes=writes and not is_reply(error)) from error
+        raise AssertionError
 
     def connection(self, timeout: float | None = None) -> Any:
         """Return the open connection, with a time limit for each reply."""
         limit = timeout or self._server.location.reply_timeout
-        route = self._server.route
-        if self._connection is not None and (not route.is_current(self._address) or _has_gone(self._connection)):
+        primary = self._server.primary
+        if self._connection is not None and (not primary.is_current(self._address) or _has_gone(self._connection)):
             self.close()
         if self._connection is None:
-            self._connection, self._address = connect_blocking(route, limit)
+            self._connection, self._address = connect_blocking(primary, limit)
         self._connection._sock.settimeout(limit)  # noqa: SLF001 - the driver has no other way to change it
         return self._connection
 
-    def _confirmed(self, connection: Any, *words: Word) -> Any:
-        """Return the reply to a script once enough replicas have what it has written."""
-        confirmation = self._server.confirmation
-        commands = [words, *confirmation.commands]
-        sock = connection._sock  # noqa: SLF001 - see `connection`
-        sock.settimeout(sock.gettimeout() + confirmation.timeout)
-        packed = [chunk for each in commands for chunk in connection.pack_command(*each)]
-        connection.send_packed_command(packed, check_health=False)
+    def _replies(self, connection: Any, commands: Commands) -> list[Any]:
+        if len(commands) > 1:
+            sock = connection._sock  # noqa: SLF001 - see `connection`
+            sock.settimeout(sock.gettimeout() + self._server.confirmation.timeout)
+        connection.send_packed_command([chunk for each in commands for chunk in connection.pack_command(*each)], False)
         replies: list[Any] = []
-        while len(replies) < len(commands):
+        for _ in commands:
             try:
                 replies.append(connection.read_response())
             except RedisError as error:
                 if not is_reply(error):
                     raise
                 replies.append(error)
-        return confirmation.checked(replies)
-
-    @staticmethod
-    def _reply(connection: Any, *words: Word) -> Any:
-        connection.send_packed_command(connection.pack_command(*words), check_health=False)
-        return connection.read_response()
+        return replies
 
     def close(self) -> None:
         """Close the connection."""
@@ -294,3 +277,34 @@ def _has_gone(connection: Any) -> bool:
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))
+
+
+class BlockingWires:
+    """Connections for handlers in threads, each used by one transaction at a time."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._lock = threading.Lock()
+        self._free: list[BlockingWire] = []
+        self._is_closed = False
+
+    def take(self) -> BlockingWire:
+        """Return a connection, perhaps not yet connected."""
+        with self._lock:
+            return self._free.pop() if self._free else BlockingWire(self._server)
+
+    def put(self, wire: BlockingWire) -> None:
+        """Return it for another transaction."""
+        with self._lock:
+            if not self._is_closed:
+                self._free.append(wire)
+                return
+        wire.close()
+
+    def close(self) -> None:
+        """Close those that are not in use, and the others when they are returned."""
+        with self._lock:
+            self._is_closed = True
+            free, self._free = self._free, []
+        for wire in free:
+            wire.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.backends.redis.looking import Looking
+from holdfast.backends.redis.job_reads import JobReads
 from holdfast.backends.redis.record import unpack_entry
 from holdfast.backends.redis.steps import Command, Group, Guard, read, write
 from holdfast.store.steps import Steps
@@ -18,7 +18,7 @@ _PAGE = 100
 _NEW = 0  # when it is not yet noted which records may have the number
 
 
-def prune_names(rows: Looking) -> Steps[None]:
+def prune_names(rows: JobReads) -> Steps[None]:
     """Retire workers, and delete names that no record needs."""
     _, (names, living, retired) = yield from read(
         ("HLEN", "worker"), ("HLEN", "heartbeats"), ("ZRANGE", "retired", 0, _PAGE - 1, "WITHSCORES")
@@ -45,7 +45,7 @@ def _retire(names: Sequence[bytes], numbers: Sequence[bytes]) -> Steps[None]:
         yield from write(groups)
 
 
-def _forget(rows: Looking, retired: dict[int, int]) -> Steps[None]:
+def _forget(rows: JobReads, retired: dict[int, int]) -> Steps[None]:
     yield from rows.directory.refresh()
     lanes = range(len(rows.directory.lanes))
     places: list[Command] = [("LINDEX", f"c{lane}", place) for place in (0, -1) for lane in lanes]

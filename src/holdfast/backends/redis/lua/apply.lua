@@ -5,7 +5,7 @@
 -- Returns 1 or 0 for each group, or nil if nothing was written; and 1 or 0 for each job.
 local function holds(kind, key, field, value)
   if kind == 'h' then return (call('HGET', key, field) or '') == value end
-  if kind == 'gate' then return gate() == '' end
+  if kind == 'unlocked' then return lock_holder() == '' end
   if kind == 'z' then return tonumber(call('ZSCORE', key, field) or 'nan') == tonumber(value) end
   return call(kind, key) == tonumber(value)
 end

@@ -1,5 +1,6 @@
 -- Leases ready jobs. ARGV: shape, worker, span, isolates, limit, bytes, fence, lanes of 4 bytes each; or, if a limit
--- concerns some of them, exactly the members in the next one, guarded by what the choice depends on: leases and rates.
+-- concerns some of them, the members in the next one: those that are still ready, if there is room for all, and if the
+-- rates are as they were read.
 -- With a fence, it goes on with the claim that took it, unless another claim has come between.
 local shape, worker, span, isolates = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6] == '1'
 local limit, most, lanes, chosen = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[10], ARGV[11]
@@ -36,7 +37,7 @@ local function front()
   return members
 end
 
-local members, next_word = {}, 12
+local members, next_word, has_rates = {}, 12, false
 if chosen == '' then
   members = front()
 else
@@ -48,6 +49,7 @@ else
     next_word = next_word + 2
   end
   for i = next_word + 1, #ARGV, 3 do
+    has_rates = true
     if (call('HGET', P .. 'rates', ARGV[i]) or '0') ~= ARGV[i + 1] then return {'again'} end
   end
 end
@@ -59,12 +61,13 @@ local found = records(ids)
 for i = 1, #members do
   local record = found[i]
   if not record or byte(record, 1) ~= READY then
-    if chosen ~= '' then return {'again'} end
+    if has_rates then return {'again'} end  -- they would be moved too far
+    cut = chosen ~= '' and '1' or cut  -- another claim was faster, and there are more
   else
     local position = 49
     if band(byte(record, 2), KEYED) > 0 then position = 51 + at('>I2', record, 49) end
     size = size + number_at(record, position)
-    if size > most and (count > 0 or goes_on) and chosen == '' then
+    if count == limit or (size > most and (count > 0 or goes_on)) then
       cut = '1'
       break
     end
@@ -72,7 +75,7 @@ for i = 1, #members do
     taken[count] = i
   end
 end
-if count == 0 then return {'none'} end
+if count == 0 then return {chosen == '' and 'none' or 'again'} end
 -- Then what is taken of each lane is the begin of its set.
 local is_front = chosen == '' and taken[count] == count
 

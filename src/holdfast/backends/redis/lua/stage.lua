@@ -1,10 +1,10 @@
 -- Keeps the words in ARGV[7] and after for the batch ARGV[3]: pieces for `apply`, each with the number of its words in
 -- front. If ARGV[4] is 1, the batch is complete, and enqueued. ARGV[5] is the time for which a batch with conditions keeps
--- the gate, '' for others; without words, it takes the gate. ARGV[6] is the number of words before these. Returns 0 if
--- another batch has the gate, this one has lost it, or the words before are not there any more.
+-- the lock, '' for others; without words, it takes the lock. ARGV[6] is the number of words before these. Returns 0 if
+-- another batch has the lock, this one has lost it, or the words before are not there any more.
 local key, adds = P .. 'g' .. ARGV[3], #ARGV > 6 or ARGV[4] == '1'
 if ARGV[5] ~= '' then
-  local holder = gate()
+  local holder = lock_holder()
   if holder ~= ARGV[3] and (holder ~= '' or adds) then
     call('UNLINK', key)
     return 0
@@ -12,7 +12,7 @@ if ARGV[5] ~= '' then
 end
 if adds and call('LLEN', key) ~= tonumber(ARGV[6]) then return 0 end
 if ARGV[5] ~= '' then
-  call('SET', GATE, ARGV[3] .. (ARGV[4] == '1' and NEVER or pack('>i8', now + tonumber(ARGV[5]))))
+  call('SET', LOCK, ARGV[3] .. (ARGV[4] == '1' and NEVER or pack('>i8', now + tonumber(ARGV[5]))))
 end
 if #ARGV > 6 then
   call('RPUSH', key, unpack(ARGV, 7))

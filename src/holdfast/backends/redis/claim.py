@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from holdfast.backends.redis import limit_keys
-from holdfast.backends.redis.directory import FREE, Lane
-from holdfast.backends.redis.looking import Looking
+from holdfast.backends.redis.job_reads import JobReads
+from holdfast.backends.redis.lane_directory import FREE, Lane
 from holdfast.backends.redis.queue_lists import counted, limit_uses, rate_field
 from holdfast.backends.redis.record import HEAD, KEYED, LEASE, LONG, bucket, seq_of, text_of, unpack, unpack_body
 from holdfast.backends.redis.scripts import CLAIM
-from holdfast.backends.redis.steps import Command, ScriptCall, Word, read
+from holdfast.backends.redis.steps import Command, Pause, ScriptCall, Word, read
 from holdfast.errors import StoreUnavailable
 from holdfast.model.instants import MICROSECOND, span_micros
 from holdfast.model.job import LeasedJob
@@ -22,6 +25,7 @@ from holdfast.store.values import Claim, ClaimRequest
 
 MOST = 1000  # jobs that one script leases
 _LOOKS = 20  # at lanes and limits that others change
+_PAUSE = 0.002  # seconds before the second look, at most; more before later ones
 _LANE = struct.Struct(">I")
 _BODY_AT = HEAD.size + LEASE.size
 
@@ -33,21 +37,27 @@ class _Wanted(NamedTuple):
     limited: list[int]
 
 
-def claim(rows: Looking, request: ClaimRequest) -> Steps[Claim]:
+def claim(rows: JobReads, request: ClaimRequest) -> Steps[Claim]:
     """Lease the first jobs by turn and seq over all lanes, all under one fence."""
     if request.limit < 1:
         return Claim([])
     yield from rows.directory.known()
-    for _ in range(_LOOKS):
+    for look in range(_LOOKS):
+        if look > 1:
+            yield Pause(random.uniform(0, _PAUSE * look))  # noqa: S311 - not a secret
         wanted = _wanted(rows, request)
-        way = _within_limits if wanted.limited else _free
-        claimed = yield from way(rows, request, wanted)
+        if look and request.slots:
+            request = msgspec.structs.replace(request, limit=min(request.limit, request.slots))
+        if wanted.limited:
+            claimed = yield from _within_limits(rows, request, wanted, look)
+        else:
+            claimed = yield from _free(rows, request, wanted)
         if claimed is not None:
             return claimed
     raise StoreUnavailable("limits of queues or tasks change faster than they can be read: try again")
 
 
-def _free(rows: Looking, request: ClaimRequest, wanted: _Wanted) -> Steps[Claim | None]:
+def _free(rows: JobReads, request: ClaimRequest, wanted: _Wanted) -> Steps[Claim | None]:
     """Claim from lanes without limits; None if the lanes have changed."""
     lanes = b"".join(map(_LANE.pack, wanted.lanes))
     reply: Sequence[bytes] = yield ScriptCall(CLAIM, [*_words(rows, request), lanes, b""])
@@ -57,25 +67,26 @@ def _free(rows: Looking, request: ClaimRequest, wanted: _Wanted) -> Steps[Claim 
     return Claim([]) if reply[0] == b"none" else (yield from _rest(rows, request, lanes, reply))
 
 
-def _within_limits(rows: Looking, request: ClaimRequest, wanted: _Wanted) -> Steps[Claim | None]:
+def _within_limits(rows: JobReads, request: ClaimRequest, wanted: _Wanted, look: int) -> Steps[Claim | None]:
     """Claim what limits allow; None if something has changed since it was read."""
-    found = yield from _choose(rows, request, wanted)
+    found = yield from _choose(rows, request, wanted, look)
     if found is None:
         return None
     if not found.uses:
         return (yield from _free(rows, request, wanted))
     if not found.names:
-        return found.claimed([])
+        return found.claimed([], is_cut=False)
     reply: Sequence[bytes] = yield ScriptCall(
         CLAIM, [*_words(rows, request), b"", b"".join(found.names), *found.guards]
     )
     if reply[0] == b"jobs":
-        return found.claimed(_jobs(reply, rows.directory.lanes))
-    yield from rows.directory.refresh()
+        return found.claimed(_jobs(reply, rows.directory.lanes), is_cut=reply[2] == b"1")
+    if reply[0] == b"shape":
+        yield from rows.directory.refresh()
     return None
 
 
-def _rest(rows: Looking, request: ClaimRequest, lanes: bytes, reply: Sequence[bytes]) -> Steps[Claim]:
+def _rest(rows: JobReads, request: ClaimRequest, lanes: bytes, reply: Sequence[bytes]) -> Steps[Claim]:
     """Go on with a claim of many jobs, under its fence, until another claim comes between."""
     jobs = _jobs(reply, rows.directory.lanes)
     is_cut, is_full, fence = reply[2] == b"1", len(jobs) == MOST, reply[1]
@@ -96,7 +107,7 @@ def _size(jobs: Sequence[LeasedJob]) -> int:
     return sum(len(job.payload.encode()) for job in jobs)
 
 
-def _wanted(rows: Looking, request: ClaimRequest) -> _Wanted:
+def _wanted(rows: JobReads, request: ClaimRequest) -> _Wanted:
     directory = rows.directory
     tasks, queues = set(request.tasks), None if request.queues is None else set(request.queues)
     lanes: list[int] = []
@@ -111,7 +122,7 @@ def _wanted(rows: Looking, request: ClaimRequest) -> _Wanted:
     return _Wanted(lanes, limited)
 
 
-def _words(rows: Looking, request: ClaimRequest) -> list[Word]:
+def _words(rows: JobReads, request: ClaimRequest) -> list[Word]:
     limit = min(request.limit, MOST)
     lease = (request.worker_id, span_micros(request.lease), int(request.isolates))
     return [rows.directory.shape, *lease, limit, request.max_bytes, b""]
@@ -149,20 +160,24 @@ class _Chosen(NamedTuple):
     shares: Shares
     is_cut: bool
 
-    def claimed(self, jobs: list[LeasedJob]) -> Claim:
-        """Return what a claim of these jobs answers."""
+    def claimed(self, jobs: list[LeasedJob], *, is_cut: bool) -> Claim:
+        """Return what a claim of these jobs answers; `is_cut`: another one was faster than this with some."""
         taken = taken_by(((job.queue, job.task) for job in jobs), self.uses)
         wait = next_wait(self.uses, taken, self.shares.refused)
         return Claim(
             jobs,
-            is_cut=self.is_cut,
+            is_cut=self.is_cut or is_cut,
             is_limited=bool(self.shares.refused) or self.shares.is_held_back,
             wait=None if wait is None else wait * MICROSECOND,
         )
 
 
-def _choose(rows: Looking, request: ClaimRequest, wanted: _Wanted) -> Steps[_Chosen | None]:
-    """Choose jobs by turn while every limit has room; None if the lanes have changed."""
+def _choose(rows: JobReads, request: ClaimRequest, wanted: _Wanted, look: int) -> Steps[_Chosen | None]:
+    """Choose jobs by turn while every limit has room; None if the lanes have changed.
+
+    After a look that came too late, because other claims had taken what it chose, the next one chooses more than may be
+    claimed: the script takes the first that are still ready. Not with a rate, which moves by what is chosen.
+    """
     directory = rows.directory
     shape = directory.shape
     more: list[Command] = [("HGETALL", "rates"), limit_keys.MARKED]
@@ -182,7 +197,10 @@ def _choose(rows: Looking, request: ClaimRequest, wanted: _Wanted) -> Steps[_Cho
         if place.key_limit != FREE.key_limit
     ]
     rooms = {use.key: use.room for use in uses}
-    limit = min(request.limit, MOST)
+    has_rates = any(use.rate_jobs is not None and use.kind != "key" and use.room for use in uses)
+    slots = request.limit if request.slots is None else min(request.slots, request.limit)
+    times = 1 if has_rates or 0 < slots < request.limit else look + 1
+    limit, slots = min(request.limit * times, MOST), slots * times
     numbers: dict[int, int] = {}
     for lane in wanted.lanes:
         room = min((rooms[key] for key in limits_of(*directory.lanes[lane]) if key in rooms), default=limit)
@@ -195,11 +213,10 @@ def _choose(rows: Looking, request: ClaimRequest, wanted: _Wanted) -> Steps[_Cho
     places = {
         LanePlace(int(float(turn)), seq_of(name), lane): name for lane, each in fronts.items() for name, turn in each
     }
-    slots = limit if request.slots is None else request.slots
     shares = share_out(places, dict(enumerate(directory.lanes)), rooms, limit=limit, slots=slots)
     firsts = {name for lane, share in shares.by_lane.items() for name, _ in fronts[lane][:share]}
     names = [name for _, name in sorted(places.items()) if name in firsts]
-    kept = yield from _within(names, request.max_bytes)
+    kept = (yield from _within(names, request.max_bytes)) if has_rates else names  # without, the script cuts
     chosen = [directory.lanes[place.lane_id] for place, name in places.items() if name in set(kept)]
     guards = _guards(rows, uses, taken_by(chosen, uses), rates)
     return _Chosen(kept, guards, uses, shares, is_cut=len(kept) < len(names))
@@ -218,14 +235,15 @@ def _within(names: Sequence[bytes], max_bytes: int) -> Steps[list[bytes]]:
     return kept
 
 
-def _guards(rows: Looking, uses: Sequence[LimitUse], taken: dict[Any, int], rates: Sequence[bytes]) -> list[Word]:
-    """Return what the script compares: no more leases than were counted, and the same rates, which it then moves."""
+def _guards(rows: JobReads, uses: Sequence[LimitUse], taken: dict[Any, int], rates: Sequence[bytes]) -> list[Word]:
+    """Return what the script compares: that there is still room for all, and the same rates, which it then moves."""
     concerned = [use for use in uses if taken[use.key] and use.kind != "key"]  # of a key, only what may run is ready
-    words: list[Word] = [len(concerned)]
-    for use in concerned:
+    bounded = [use for use in concerned if use.max_running is not None]
+    words: list[Word] = [len(bounded)]
+    for use in bounded:
         at = 0 if use.kind == "queue" else 1
         lanes = [number for number, lane in enumerate(rows.directory.lanes) if lane[at] == use.name]
-        words += (use.running, b"".join(map(_LANE.pack, lanes)))
+        words += ((use.max_running or 0) - taken[use.key], b"".join(map(_LANE.pack, lanes)))
     spent = dict(zip(rates[::2], rates[1::2], strict=True))
     for use in concerned:
         if use.rate_jobs is not None:

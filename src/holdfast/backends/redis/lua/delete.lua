@@ -1,7 +1,7 @@
 -- Deletes ended jobs with all that belongs to them. ARGV in threes from ARGV[3] on: the set, the member, its score. Returns
 -- 1 for each that is deleted; 0 for one that is not there any more; 2 for one that has a child that has not ended; - for one
 -- that is left to the next call, because those before it have many children. Returns '' while a batch with conditions has
--- the gate.
+-- the lock.
 local CHILDREN, PAGE, looked_at = 1000, 250, 0
 
 local function is_needed(member)
@@ -30,7 +30,7 @@ local function trim(set)
   end
 end
 
-if gate() ~= '' then return '' end
+if lock_holder() ~= '' then return '' end
 local verdicts, size, chunks, buckets, ledgers = {}, 0, {}, {}, {}
 for i = 3, #ARGV, 3 do
   local set, member = ARGV[i], ARGV[i + 1]

@@ -11,6 +11,6 @@ if size then
 end
 if call('EXISTS', key) == 0 then
   call('LPOP', P .. 'batches')
-  if gate() == name then call('DEL', GATE) end
+  if lock_holder() == name then call('DEL', LOCK) end
 end
 return call('EXISTS', P .. (ARGV[3] == '' and 'batches' or 'g' .. ARGV[3]))

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from holdfast.backends.redis.steps import Word
 from holdfast.errors import ConfigError
 
-Word = bytes | str | int | float
 Words = Sequence[bytes]
 
 _MOST_WORDS = 4000  # of one command: Lua passes some 8,000 at most

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from graphlib import TopologicalSorter
 from typing import Any, NamedTuple
 
-from holdfast.backends.redis.looking import ID, Looking, Seen, ids_by_seq, result_of
+from holdfast.backends.redis.job_reads import ID, JobReads, StoredJob, ids_by_seq, result_of
 from holdfast.backends.redis.record import (
     CANCELLED,
     COMPLETED,
@@ -25,7 +25,7 @@ from holdfast.backends.redis.record import (
     text_of,
     unpack,
 )
-from holdfast.backends.redis.scripts import TAKE
+from holdfast.backends.redis.scripts import RESERVE_SEQS
 from holdfast.backends.redis.steps import Guard, Pending, ScriptCall, pending, read, read_many
 from holdfast.store.job_rows import JobRow, NewLink
 from holdfast.store.steps import Steps, became_ready
@@ -62,7 +62,7 @@ def _links(ids: Sequence[bytes]) -> Steps[dict[bytes, Links]]:
     return {id16: _unpack(text) for id16, text in zip(ids, found, strict=True)}
 
 
-def _states(rows: Looking, members: Iterable[bytes]) -> Steps[dict[bytes, Seen]]:
+def _states(rows: JobReads, members: Iterable[bytes]) -> Steps[dict[bytes, StoredJob]]:
     """Return the jobs of members that exist."""
     wanted = list(dict.fromkeys(members))
     _, found = yield from rows.seen([name[8:] for name in wanted])
@@ -89,17 +89,17 @@ def _children(members: Sequence[bytes]) -> Steps[list[list[bytes]]]:
     return sets
 
 
-def _has_ended(job: Seen | None) -> bool:
+def _has_ended(job: StoredJob | None) -> bool:
     """Whether a parent has ended, or was deleted."""
     return job is None or job.record.code >= COMPLETED
 
 
-def link(rows: Looking, links: Sequence[NewLink], inserted: Sequence[str], decide: Sequence[str]) -> Steps[None]:  # noqa: ARG001
+def link(rows: JobReads, links: Sequence[NewLink], inserted: Sequence[str], decide: Sequence[str]) -> Steps[None]:  # noqa: ARG001
     """Link children to their parents, together with the insertion of the children."""
     collected = yield from pending()
     if not links:
         return
-    last: int = yield ScriptCall(TAKE, [len(collected.jobs)], is_kept_back=True)
+    last: int = yield ScriptCall(RESERVE_SEQS, [len(collected.jobs)], is_kept_back=True)
     collected.base = last - len(collected.jobs)
     collected.seqs = {job_id: collected.base + 1 + at for job_id, at in collected.places.items()}
 
@@ -120,12 +120,12 @@ def link(rows: Looking, links: Sequence[NewLink], inserted: Sequence[str], decid
         text = bytes([own[0].run_anyway]) + b"".join(name + b"\0" for name in parents)
         collected.commands.append(("HSET", bucket(id16), id16 + b"g", text))
         collected.commands += [("SADD", b"h" + name, named(child_id)) for name in parents]
-    if collected.gate is not None:  # a parent in the store may end before its child is inserted
+    if collected.batch is not None:  # a parent in the store may end before its child is inserted
         graph = {child_id: [each.parent_id for each in own] for child_id, own in children.items()}
         waiting = [job_id for job_id in TopologicalSorter(graph).static_order() if _waits(collected, job_id)]
         collected.order = waiting[::-1]  # and one of this call cannot: its children are inserted before
         decide = [job_id for job_id in waiting if not set(graph[job_id]) <= collected.places.keys()]
-    changed = collected.commands if collected.gate is None else collected.late
+    changed = collected.commands if collected.batch is None else collected.late
     changed += [("CHANGED", named(child_id)) for child_id in decide]
     if decide:
         yield from became_ready(parents_changed=True)
@@ -149,12 +149,12 @@ def decidable(found: Sequence[JobRow]) -> Steps[list[JobRow]]:
     return sorted(kept, key=lambda row: row.seq)
 
 
-def _changed_parents(rows: Looking, limit: int) -> Steps[list[Any]]:  # noqa: ARG001
+def _changed_parents(rows: JobReads, limit: int) -> Steps[list[Any]]:  # noqa: ARG001
     _, (found,) = yield from read(("ZRANGE", "changed", 0, limit - 1))
     return [(seq_of(name), seq_of(name[8:])) for name in found]
 
 
-def _unsettled_children(rows: Looking, seqs: Sequence[int], limit: int) -> Steps[list[Any]]:
+def _unsettled_children(rows: JobReads, seqs: Sequence[int], limit: int) -> Steps[list[Any]]:
     members = yield from _members(seqs)
     sets = yield from _children(members)
     relatives = yield from _states(rows, [*members, *(child for children in sets for child in children)])
@@ -187,11 +187,11 @@ def _unsettled_children(rows: Looking, seqs: Sequence[int], limit: int) -> Steps
     return unsettled[:limit]
 
 
-def _is_broken(job: Seen | None) -> bool:
+def _is_broken(job: StoredJob | None) -> bool:
     return job is None or job.record.code in {FAILED, CANCELLED}
 
 
-def _family_of(rows: Looking, seq: int) -> Steps[list[Any]]:
+def _family_of(rows: JobReads, seq: int) -> Steps[list[Any]]:
     for name in (yield from _members([seq])):
         _, (number,) = yield from read(("SCARD", b"h" + name))
         # If a child is linked before this verb writes, the verb must know of it.
@@ -203,7 +203,7 @@ def _family_of(rows: Looking, seq: int) -> Steps[list[Any]]:
     return [(False, False, False)]
 
 
-def _needed_parents(rows: Looking, seqs: Sequence[int]) -> Steps[list[Any]]:
+def _needed_parents(rows: JobReads, seqs: Sequence[int]) -> Steps[list[Any]]:
     members = yield from _members(seqs)
     sets = yield from _children(members)
     states = yield from _states(rows, (child for children in sets for child in children))
@@ -214,12 +214,12 @@ def _needed_parents(rows: Looking, seqs: Sequence[int]) -> Steps[list[Any]]:
     ]
 
 
-def _parents_seen(rows: Looking, seq: int) -> Steps[list[Any]]:
+def _parents_seen(rows: JobReads, seq: int) -> Steps[list[Any]]:
     own, states = yield from _parents(rows, seq)
     return [_seen(states.get(parent)) for parent in own.parents]
 
 
-def _parents(rows: Looking, seq: int) -> Steps[tuple[Links, dict[bytes, Seen]]]:
+def _parents(rows: JobReads, seq: int) -> Steps[tuple[Links, dict[bytes, StoredJob]]]:
     found = yield from rows.by_seq([seq])
     if not found:
         return NO_LINKS, {}
@@ -227,20 +227,20 @@ def _parents(rows: Looking, seq: int) -> Steps[tuple[Links, dict[bytes, Seen]]]:
     return own, (yield from _states(rows, own.parents))
 
 
-def _seen(job: Seen | None) -> tuple[str, str, str | None]:
+def _seen(job: StoredJob | None) -> tuple[str, str, str | None]:
     if job is None:
         return "", "deleted", None
     state = str(STATES[job.record.code]) if _has_ended(job) else "unfinished"
     return text_of(job.id16), state, result_of(job)
 
 
-def _unfinished_parents(rows: Looking, seq: int, limit: int) -> Steps[list[Any]]:
+def _unfinished_parents(rows: JobReads, seq: int, limit: int) -> Steps[list[Any]]:
     own, states = yield from _parents(rows, seq)
     waited = [states[parent] for parent in own.parents if parent in states and not _has_ended(states[parent])]
     return [(text_of(job.id16), job.record.seq, job.names.task, job.record.code == RUNNING) for job in waited[:limit]]
 
 
-def _links_of(rows: Looking, seqs: Sequence[int]) -> Steps[list[Any]]:
+def _links_of(rows: JobReads, seqs: Sequence[int]) -> Steps[list[Any]]:
     members = yield from _members(seqs)
     sets = yield from _children(members)
     existing = yield from _states(rows, [*members, *(child for children in sets for child in children)])
@@ -254,7 +254,7 @@ def _links_of(rows: Looking, seqs: Sequence[int]) -> Steps[list[Any]]:
     ]
 
 
-def _graph_jobs(rows: Looking, seqs: Sequence[int]) -> Steps[list[Any]]:
+def _graph_jobs(rows: JobReads, seqs: Sequence[int]) -> Steps[list[Any]]:
     found = yield from rows.by_seq(seqs)
     return [
         (text_of(job.id16), job.record.seq, job.names.queue, job.names.task, str(STATES[job.record.code]))

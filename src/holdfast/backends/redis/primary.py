@@ -30,7 +30,7 @@ _SENTINEL_TIMEOUT = 1.0
 _NOWHERE = Address("", 0)
 
 
-class Route:
+class Primary:
     """The way to the primary of a store, for the connections of one process; `address` is that of the newest one.
 
     Connections to another address are out of date.
@@ -115,8 +115,10 @@ class Route:
         """The words with which a new connection asks for the role of its server; none in a cluster."""
         return () if self.location.is_cluster else ("INFO", "replication")
 
-    def require_primary(self, reply: bytes) -> None:
-        """Raise `ReadOnlyError` if the reply to `question` is that of a replica."""
+    def require_primary(self, reply: Any) -> None:
+        """Raise `ReadOnlyError` if the reply to `question` is that of a replica; raise the reply if it is an error."""
+        if isinstance(reply, Exception):
+            raise reply
         facts = dict(line.split(":", 1) for line in reply.decode().splitlines() if ":" in line)
         if facts.get("role") == "slave":
             raise ReadOnlyError(f"a replica of {facts.get('master_host')}:{facts.get('master_port')}")
@@ -140,27 +142,27 @@ class Route:
             self._known = (*(each for each in self._known if each != address), address)
 
 
-def connect_blocking(route: Route, reply_timeout: float | None) -> tuple[Any, Address]:
+def connect_blocking(primary: Primary, reply_timeout: float | None) -> tuple[Any, Address]:
     """Open a blocking connection to the primary; errors of the driver pass through."""
-    for left in reversed(range(route.attempts)):
-        address = route.find()
+    for left in reversed(range(primary.attempts)):
+        address = primary.find()
         try:
-            return _connected(route, address, reply_timeout), address
+            return _connected(primary, address, reply_timeout), address
         except (RedisError, OSError):
             if not left:
                 raise
     raise AssertionError
 
 
-def _connected(route: Route, address: Address, reply_timeout: float | None) -> Any:
-    connection = route.connection(blocking, address, socket_timeout=reply_timeout)
+def _connected(primary: Primary, address: Address, reply_timeout: float | None) -> Any:
+    connection = primary.connection(blocking, address, socket_timeout=reply_timeout)
     try:
         connection.connect()
-        if route.question:
-            connection.send_command(*route.question)
-            route.require_primary(connection.read_response())
+        if primary.question:
+            connection.send_command(*primary.question)
+            primary.require_primary(connection.read_response())
     except BaseException as error:
-        route.heed(error, address)
+        primary.heed(error, address)
         connection.disconnect()
         raise
     return connection

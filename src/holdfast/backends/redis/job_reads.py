@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdfast.backends.redis.directory import Directory
+from holdfast.backends.redis.lane_directory import LaneDirectory
 from holdfast.backends.redis.record import (
     APART,
     COMPLETED,
@@ -29,7 +29,7 @@ _PAGE = 500
 _SPARE = 50
 
 
-class Seen(NamedTuple):
+class StoredJob(NamedTuple):
     """A job as it was read."""
 
     id16: bytes
@@ -38,7 +38,7 @@ class Seen(NamedTuple):
     names: Names
 
 
-def result_of(job: Seen) -> str | None:
+def result_of(job: StoredJob) -> str | None:
     """Return the result of a completed job."""
     return job.record.extra.result if job.record.code == COMPLETED else None
 
@@ -58,13 +58,13 @@ def found_by_seq(seqs: Sequence[int]) -> Steps[list[bytes]]:
     return [id16 for id16 in (yield from ids_by_seq(seqs)) if len(id16) == ID]
 
 
-class Looking:
+class JobReads:
     """Reads records."""
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: LaneDirectory) -> None:
         self.directory = directory
 
-    def seen(self, ids: Sequence[bytes]) -> Steps[tuple[int, list[Seen]]]:
+    def seen(self, ids: Sequence[bytes]) -> Steps[tuple[int, list[StoredJob]]]:
         """Return the clock, and the jobs that exist, each once."""
         wanted = list(dict.fromkeys(ids))
         texts: list[bytes | None] = []
@@ -80,10 +80,10 @@ class Looking:
         if numbers:
             _, (names,) = yield from read(("HMGET", "workers", *numbers))
             workers = {number: name or b"?" for number, name in zip(numbers, names, strict=True)}
-        answer: list[Seen] = []
+        answer: list[StoredJob] = []
         for id16, text, record in records:
             worker = workers[record.worker] if record.flags & LEASED else None
-            answer.append(Seen(id16, text, record, (yield from self.directory.names(record.lane, worker))))
+            answer.append(StoredJob(id16, text, record, (yield from self.directory.names(record.lane, worker))))
         return now, answer
 
     def rows(self, ids: Sequence[bytes]) -> Steps[tuple[int, list[JobRow]]]:
@@ -91,7 +91,7 @@ class Looking:
         now, found = yield from self.seen(ids)
         return now, [row_of(job.id16, job.text, job.names) for job in found]
 
-    def by_seq(self, seqs: Sequence[int]) -> Steps[list[Seen]]:
+    def by_seq(self, seqs: Sequence[int]) -> Steps[list[StoredJob]]:
         """Return the jobs with these seqs that exist."""
         _, found = yield from self.seen((yield from found_by_seq(seqs)))
         wanted = set(seqs)

@@ -64,7 +64,7 @@ def decode_place(text: bytes) -> Place:
 _encode = msgspec.json.encode
 
 
-class Directory:
+class LaneDirectory:
     """The lanes, queues and tasks of a store, read again when they have changed."""
 
     def __init__(self, server: Server) -> None:

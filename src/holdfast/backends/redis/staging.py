@@ -1,0 +1,134 @@
+"""Large enqueues: kept aside in pieces, declared complete by one short script, then applied piece by piece.
+
+```text
+   lock ─▶ read, decide ─▶ stage pieces ─▶ one script: the batch is enqueued ─▶ apply pieces ─▶ unlocked
+    2 s         2 s             2 s                  no expiry                   by any process
+```
+
+Pieces that were staged have no effect until the batch is complete. From then on its jobs are enqueued: if the process
+ends, the next one that promotes, or meets the lock, goes on.
+
+Only a call with conditions (unique keys, parents) takes the lock (`lua/batch_lock.lua`). While a batch has it, no other
+call writes conditions, and no job is deleted. So what the call reads stays valid, and it needs no guards.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+
+from holdfast.backends.redis.scripts import APPLY_BATCH, STAGE
+from holdfast.backends.redis.steps import Command, Group, Pause, Pending, Restart, ScriptCall, Word, pending, read
+from holdfast.errors import StoreUnavailable
+from holdfast.store.steps import Steps
+
+_LOCKED = 2_000_000  # microseconds for which a batch has the lock after each of its scripts
+_ENQUEUED = 2**63 - 1  # the end of the lock of a batch that is enqueued: until it is inserted
+_WAIT = 0.02  # seconds between two looks at the lock, at most
+_WAITS = 3000
+_JOBS = 250  # that one script inserts of a batch
+_COMMANDS = 500  # that one script applies of a batch
+_WORDS = 500  # that one script stages, and the rest of a piece
+
+
+def enqueue_in_pieces(packed: Sequence[bytes]) -> Steps[bytes]:
+    """Enqueue many jobs without conditions, all or none; return 1 for each that is new, and 0 for the others.
+
+    If some are gone before the batch is complete, because a failover has lost them or an hour has passed, all are sent
+    again.
+    """
+    name = secrets.token_bytes(16)
+    yield from _stage(name, ([0, "", *packed[start : start + _JOBS]] for start in range(0, len(packed), _JOBS)))
+    yield from _apply(name)
+    _, (answers,) = yield from read(("GET", b"v" + name))
+    return answers or b"1" * len(packed)
+
+
+def lock_for_batch() -> Steps[None]:
+    """Stage what this verb collects; until it is written, no other call writes conditions, or deletes jobs."""
+    name = secrets.token_bytes(16)
+    if not (yield ScriptCall(STAGE, [name, 0, _LOCKED, 0], is_kept_back=True)):
+        raise Restart
+    (yield from pending()).batch = name
+
+
+def commit_batch(collected: Pending) -> Steps[None]:
+    """Write all that a verb has collected under the lock; raises `Restart` if the lock is lost."""
+    if collected.batch is not None:
+        yield from _stage(collected.batch, _pieces(collected), _LOCKED)
+        yield from _apply(collected.batch)
+
+
+def unlock(collected: Pending) -> Steps[None]:
+    """Release the lock: nothing was enqueued."""
+    if collected.batch is not None:
+        yield ScriptCall(STAGE, [collected.batch, 0, 0, 0], is_kept_back=True)
+
+
+def wait_for_batch() -> Steps[None]:
+    """Wait while a batch has the lock; go on with it if it is enqueued."""
+    for _ in range(_WAITS):
+        now, (text,) = yield from read(("GET", "batch_lock"))
+        until = 0 if text is None else int.from_bytes(text[16:], "big")
+        if until <= now:
+            return
+        if until == _ENQUEUED:
+            yield ScriptCall(APPLY_BATCH, [""], is_kept_back=True)
+        else:
+            yield Pause(random.uniform(0, _WAIT))  # noqa: S311 - not a secret
+    raise StoreUnavailable("other calls enqueue very many jobs with conditions: try again")
+
+
+def apply_batches() -> Steps[None]:
+    """Insert all batches that are enqueued, also those of processes that have ended."""
+    yield from _apply(b"")
+
+
+def _stage(name: bytes, pieces: Iterable[Sequence[Word]], locked: Word = "") -> Steps[None]:
+    """Keep pieces aside, which has no effect before the last call: from then on they are enqueued."""
+    words: list[Word] = []
+    before = 0
+    for piece in pieces:
+        words += (len(piece), *piece)
+        if len(words) > _WORDS:
+            yield from _send([name, 0, locked, before, *words], is_last=False)
+            before += len(words)
+            words = []
+    yield from _send([name, 1, locked, before, *words], is_last=True)
+
+
+def _send(words: Sequence[Word], *, is_last: bool) -> Steps[None]:
+    if not (yield ScriptCall(STAGE, words, is_kept_back=not is_last)):
+        raise Restart  # the lock has expired, or a failover has lost what was kept
+
+
+def _apply(name: bytes) -> Steps[None]:
+    """Apply the pieces of a batch, after those of batches before it; of all, without a name."""
+    while (yield ScriptCall(APPLY_BATCH, [name])):
+        pass
+
+
+def _pieces(collected: Pending) -> Iterator[list[Word]]:
+    """Yield what is staged: keys and links, then jobs, those that wait first, then what is to be decided."""
+    first = [collected.places[job_id] for job_id in collected.order]
+    places = [*first, *sorted(set(range(len(collected.jobs))) - set(first))]
+    yield from _of_commands(collected.commands)
+    for start in range(0, len(places), _JOBS):
+        some = places[start : start + _JOBS]
+        yield [0, collected.seqs_of(some), *(collected.jobs[place] for place in some)]
+    yield from _of_commands(collected.late)
+
+
+def _of_commands(commands: Sequence[Command]) -> Iterator[list[Word]]:
+    for start in range(0, len(commands), _COMMANDS):
+        yield [1, *Group((), _joined(commands[start : start + _COMMANDS])).words(), ""]
+
+
+def _joined(commands: Sequence[Command]) -> list[Command]:
+    """Return fewer commands that do the same: those for one hash or set are one."""
+    joined: dict[tuple[Word, ...], list[Word]] = {}
+    for number, (name, key, *words) in enumerate(commands):
+        place = (name, key) if name in {"HSET", "SADD"} else (number,)
+        joined.setdefault(place, [name, key]).extend(words)
+    return list(joined.values())

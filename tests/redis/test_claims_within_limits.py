@@ -1,0 +1,58 @@
+"""Claims within limits choose first and claim then; others claim at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.redis.whole import check_whole
+
+from holdfast.backends.redis.backend import RedisBackend
+from holdfast.backends.redis.steps import ScriptCall
+from holdfast.backends.redis.wire import AsyncWire
+from holdfast.model.limits import Limit, LimitKey
+from holdfast.model.outcome import Completed
+from holdfast.store.values import Finish
+from holdfast.testing.conformance.base import a_job, claim
+from holdfast.testing.stores import open_store
+
+QUEUE = LimitKey("queue", "default")
+
+
+async def test_a_claim_gets_jobs_although_another_is_faster_each_time(
+    backend: RedisBackend, url: str, monkeypatch: pytest.MonkeyPatch
+):
+    await backend.queues.limit(QUEUE, Limit(running=90))
+    await backend.jobs.enqueue([a_job() for _ in range(90)])
+    taken: list[str] = []
+    call = AsyncWire.call
+
+    async with open_store(url) as other:
+
+        async def overtaken(wire: AsyncWire, asked: ScriptCall, store: bytes) -> Any:
+            if asked.script.name == "claim" and asked.words[1] == "worker-a":
+                taken.extend(job.id for job in await claim(other, worker_id="worker-b", limit=2))
+            return await call(wire, asked, store)
+
+        monkeypatch.setattr(AsyncWire, "call", overtaken)
+        jobs = await claim(backend, worker_id="worker-a", limit=2)
+    assert len(jobs) == 2
+    assert not {job.id for job in jobs} & set(taken)
+    check_whole(url)
+
+
+async def test_many_workers_drain_within_a_limit_and_each_job_is_claimed_once(url: str):
+    async with open_store(url) as backend:
+        await backend.queues.limit(QUEUE, Limit(running=30))
+        await backend.jobs.enqueue([a_job() for _ in range(120)])
+        claimed: list[str] = []
+
+        async def work(number: int) -> None:
+            while jobs := await claim(backend, worker_id=f"worker-{number}", limit=5):
+                assert sum(queue.running for queue in await backend.insight.queues()) <= 30
+                claimed.extend(job.id for job in jobs)
+                await backend.jobs.finish([Finish(job.lease, Completed()) for job in jobs])
+
+        await asyncio.gather(*map(work, range(6)))
+    assert len(claimed) == len(set(claimed)) == 120
