@@ -109,7 +109,7 @@ class Stretch(NamedTuple):
     turn: int
     first: int
     last: int
-    count: int
+    size: int
 
 
 class Taken(NamedTuple):
@@ -137,7 +137,9 @@ def place_of(target: str) -> dict[str, Any]:
 
 def connect(target: str) -> Loop:
     """Connect for blocking code."""
-    return Loop(**place_of(target), **_SETTINGS, ssl_disabled=True, init_command=_READ_COMMITTED)
+    settings: dict[str, Any] = {**place_of(target), **_SETTINGS, "init_command": _READ_COMMITTED}
+    connection: Loop = Loop(**settings, ssl_disabled=True)
+    return connection
 
 
 async def connect_async(target: str) -> Any:
@@ -239,16 +241,16 @@ class Claims:
 async def finish(connection: Any, fence: int, stretches: Sequence[Stretch]) -> None:
     """Complete jobs that are held under this fence."""
     statements = ["begin"]
-    for _, first, last, count in stretches:
-        held = (first, last, fence, count)
-        statements += [_COMPLETE % held, _ALL % count, _LEAVE_RUNNING % held, _ALL % count]
+    for _, first, last, size in stretches:
+        held = (first, last, fence, size)
+        statements += [_COMPLETE % held, _ALL % size, _LEAVE_RUNNING % held, _ALL % size]
     try:
         await _ask(connection, *statements, "commit")
     except asyncmy.errors.OperationalError as error:
         if error.args[0] != _FAILED:
             raise
         await _ask(connection, "rollback")
-        message = f"of {sum(each.count for each in stretches)} leases some were lost under fence {fence}"
+        message = f"of {sum(each.size for each in stretches)} leases some were lost under fence {fence}"
         raise RuntimeError(message) from None
 
 

@@ -45,6 +45,7 @@ class PostgresJobs(JobsWithFloors):
     ) -> None:
         super().__init__(runner, rows, lanes=lanes, floors=floors, ended=ended)
         self._blockers = blockers
+        self._in_callers_transaction = ended is None
 
     async def enqueue_plain(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts
         if not jobs:
@@ -81,7 +82,7 @@ class PostgresJobs(JobsWithFloors):
     @property
     def _joins(self) -> bool:
         """Whether the next verb runs in a transaction that others keep open: of a handler or a caller."""
-        return self._is_joined or self._runner.joins
+        return self._in_callers_transaction or self._runner.joins
 
     async def take(self, request: ClaimRequest, floors: dict[int, Place]) -> claiming.Taken:
         """Claim in one statement."""

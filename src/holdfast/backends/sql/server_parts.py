@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any
 
 from holdfast.store.backend_over_parts import StoreParts
 from holdfast.store.claim_floor import Floors
@@ -13,17 +13,10 @@ from holdfast.store.steps import Place
 _LAST_WAIT = 2.0  # seconds for threads whose server does not answer; they are daemons, and end by themselves later
 
 
-class Closable(Protocol):
-    """A pool of connections, or one for each event loop."""
-
-    def drop_idle(self) -> None: ...  # noqa: D102 - as the pools say
-    def close(self) -> None: ...  # noqa: D102
-
-
 class ServerParts(StoreParts):
     """Pools of connections, a notifier, and the floors of claims."""
 
-    _pools: Sequence[Closable]
+    _pools: Sequence[Any]
     _floors: Floors
     _notifier: LocalNotifier
 
