@@ -1,7 +1,8 @@
 """Fresh databases for a benchmark, and what is in them afterwards, read with the driver alone.
 
 A store is named by a URL, but the data behind the URL is never touched: SQLite files are made beside the one that it
-names, on PostgreSQL a schema and on Redis a store with a name of its own. All are removed at the end.
+names, on PostgreSQL a schema, on MySQL a database and on Redis a store with a name of its own. All are removed at the
+end.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from urllib.parse import unquote, urlsplit
 from benchmarks.raw import sqlite as raw_sqlite
 from benchmarks.raw.common import Held as RawHeld
 
-_COUNTS = """
+COUNTS = """
 select (select count(distinct id) from holdfast_job), (select count(*) from holdfast_ready),
        (select count(*) from holdfast_running) + (select count(*) from holdfast_scheduled),
        (select count(*) from holdfast_completed),
        (select count(*) from holdfast_failed) + (select count(*) from holdfast_cancelled),
        (select coalesce(max(attempt), 0) from holdfast_completed)
 """
+"""Of the tables with a prefix, as on SQLite and MySQL."""
 
 
 class Held(NamedTuple):
@@ -142,7 +144,7 @@ class SqliteStore:
 
     def held(self, place: Place) -> Held:
         with closing(sqlite3.connect(place.raw)) as connection:
-            numbers: tuple[int, ...] = connection.execute(_COUNTS).fetchone()
+            numbers: tuple[int, ...] = connection.execute(COUNTS).fetchone()
         return Held(*numbers)
 
     def span(self, place: Place, since: int = 0) -> float:
@@ -213,6 +215,13 @@ def store_of(url: str | None) -> Store:
             message = f"benchmarks on PostgreSQL need psycopg: pip install 'holdfast[postgres]' ({error})"
             raise UnknownStoreError(message) from None
         return PostgresStore(url)
+    if parts.scheme in {"mysql", "mariadb"}:
+        try:
+            from benchmarks.mysql_store import MysqlStore
+        except ImportError as error:
+            message = f"benchmarks on MySQL need asyncmy and PyMySQL: pip install 'holdfast[mysql]' ({error})"
+            raise UnknownStoreError(message) from None
+        return MysqlStore(url)
     if parts.scheme in {"redis", "rediss", "valkey", "valkeys"}:
         try:
             from benchmarks.redis_store import RedisStore
@@ -221,8 +230,8 @@ def store_of(url: str | None) -> Store:
             raise UnknownStoreError(message) from None
         return RedisStore(url)
     message = (
-        "benchmarks know sqlite:///some/where/bench.db, postgresql://user@host/database and redis://host/0, "
-        f"not {parts.scheme}:"
+        "benchmarks know sqlite:///some/where/bench.db, postgresql://user@host/database, mysql://user@host/ and "
+        f"redis://host/0, not {parts.scheme}:"
     )
     raise UnknownStoreError(message)
 

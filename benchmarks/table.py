@@ -21,6 +21,14 @@ AT_LEAST = {
         "effects.single10": 0.8,
         "effects.single32": 0.8,
     },
+    "mysql": {
+        "enqueue.bulk": 0.6,
+        "drain.one": 0.6,
+        "drain.two": 0.6,
+        "drain.held.200000": 0.8,
+        "append.batch": 0.6,
+        "consume.batch": 0.6,
+    },
     "redis": {"drain.one": 0.5, "drain.one.peer.bullmq": 3.0, "enqueue.bulk.peer.bullmq": 3.0},
 }
 """By store: the ratio that a figure is to reach."""

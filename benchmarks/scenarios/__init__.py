@@ -19,6 +19,7 @@ SCENARIOS: dict[str, Scenario] = {
     "enqueue.unique_one": enqueue.unique_one,
     "drain.one": drain.one,
     "drain.two": drain.two,
+    "drain.four": drain.four,
     "drain.order_keys": drain.order_keys,
     "drain.beside_limit": drain.beside_limit,
     "drain.held": held.held,

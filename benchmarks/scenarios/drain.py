@@ -28,6 +28,7 @@ COSTS = {
     "server_cpu": ("µs/job", 1e6),
     "wal": ("bytes/job", 1),
     "commits": ("commits/job", 1),
+    "lock_waits": ("waits/job", 1),
 }
 """Of each thing that is spent: its unit for a job, and how many of those units one is."""
 
@@ -177,3 +178,10 @@ def one(bench: Bench) -> list[Record]:
 def two(bench: Bench) -> list[Record]:
     """Two worker processes, set off together."""
     return _drained(bench, "drain.two", 2)[:1]
+
+
+def four(bench: Bench) -> list[Record]:
+    """Four worker processes, and how often one has waited for a lock; on MySQL, which counts that."""
+    if bench.store.name != "mysql":
+        return []
+    return [record for record in _drained(bench, "drain.four", 4) if record.name.endswith(("four", "lock_waits"))]

@@ -32,6 +32,9 @@ def _effect(bench: Bench, place: Place) -> tuple[str, str]:
     """Return the statements that make the table of effects and add to it, as a handler's connection knows it."""
     if bench.store.name == "sqlite":
         return "create table effect (id text not null, n integer not null)", "insert into effect values (?, ?)"
+    if bench.store.name == "mysql":
+        make = "create table effect (id varchar(36) character set ascii not null, n bigint not null)"
+        return make, "insert into effect values (%s, %s)"
     name = f"{_raw(bench).schema_of(place.raw)}.effect"
     make = f"create table {name} (id uuid not null, n bigint not null)"
     return make, f"insert into {name} select * from unnest(%s::uuid[], %s::bigint[])"  # noqa: S608 - our own words
@@ -40,6 +43,10 @@ def _effect(bench: Bench, place: Place) -> tuple[str, str]:
 def _raw(bench: Bench) -> ModuleType:
     if bench.store.name == "sqlite":
         return streams_sqlite
+    if bench.store.name == "mysql":
+        from benchmarks.raw import streams_mysql
+
+        return streams_mysql
     from benchmarks.raw import streams_postgres
 
     return streams_postgres
@@ -151,11 +158,14 @@ def _consume_ours(bench: Bench, count: int) -> float:
             async def handle(events: list[Event], ctx: EventContext) -> None:
                 nonlocal seen
                 async with ctx.transaction() as connection:
+                    written = [(event.id, event.version) for event in events]
                     if bench.store.name == "sqlite":
-                        await connection.executemany(insert, [(event.id, event.version) for event in events])
+                        await connection.executemany(insert, written)
+                    elif bench.store.name == "mysql":
+                        async with connection.cursor() as cursor:
+                            await cursor.executemany(insert, written)
                     else:  # in one statement, as by hand: the async driver's executemany takes six times as long
-                        ids, versions = [event.id for event in events], [event.version for event in events]
-                        await connection.execute(insert, (ids, versions))
+                        await connection.execute(insert, tuple(map(list, zip(*written, strict=True))))
                 seen += len(events)
                 if seen >= count:
                     all_seen.set()

@@ -25,6 +25,7 @@ RECORDS = {
     "enqueue.unique_one": ["enqueue.unique_one"],
     "drain.one": ["drain.one", "drain.one.client_cpu"],
     "drain.two": ["drain.two"],
+    "drain.four": [],
     "drain.order_keys": ["drain.order_keys"],
     "drain.beside_limit": ["drain.beside_limit"],
     "drain.held": ["drain.held.300", "drain.held.300.urgent"],

@@ -85,12 +85,18 @@ HOT: dict[str, dict[str, Any]] = {
     "read_partition": {**PAGE, "partition_id": 1},
     "sizes_of_partition": {**PAGE, "partition_id": 1},
     "read_stream": {**PAGE, "after": 0, "stream": "s7"},
+    "read_stream_backwards": {**PAGE, "after": 10**9, "stream": "s7"},
+    "sizes_of_stream": {**PAGE, "after": 0, "stream": "s7"},
+    "stream_version": {"category": "shop", "stream": "s7"},
+    "position_at": {"category": "shop", "partition_id": 1, "at": 1},
+    "version_at": {"category": "shop", "stream": "s7", "at": 1},
     "last_jobs": {},
     "last_ends": {},
     "lock_expired": {"longest": None, "limit": SOME},  # these read all that runs, which the slots of workers bound
     "lock_of_worker": {"worker_id": "w", "limit": SOME},
 }
 BOUND = 30 * SOME  # rows read by one statement, temporary tables included
+FEWER = 100_000  # of what is not ready, and of events: ten times as many take minutes, and show no more
 
 DIGITS = "(select 0 as d union all " + " union all ".join(f"select {n}" for n in range(1, 10)) + ")"
 FILL = """
@@ -101,22 +107,24 @@ insert into holdfast_job
 select n, concat('018f0000-0000-7000-8000-', lpad(n, 12, '0')), 1, '[]', 0, 5, 1, n, 2, n from {numbers};
 insert into holdfast_ready (lane_id, turn, seq, payload_bytes)
 select 1, seq, seq, 2 from holdfast_job where seq > {running};
-insert into holdfast_scheduled (run_at, seq, retrying) select seq, seq, 0 from holdfast_job where seq > {running};
+insert into holdfast_scheduled (run_at, seq, retrying)
+select seq, seq, 0 from holdfast_job where seq between {running} + 1 and {fewer};
 insert into holdfast_completed (seq, fence, worker_id, attempt, started_at, finished_at)
-select seq, seq, 'w', 1, 1, 1 from holdfast_job where seq > {running};
-insert into holdfast_key_head (key_id, queue, order_key, head_seq) select seq, 'default', seq, seq from holdfast_job;
+select seq, seq, 'w', 1, 1, 1 from holdfast_job where seq between {running} + 1 and {fewer};
+insert into holdfast_key_head (key_id, queue, order_key, head_seq)
+select seq, 'default', seq, seq from holdfast_job where seq <= {fewer};
 insert into holdfast_blocked (seq, key_id, place)
-select seq, seq % 5000 + 1, seq from holdfast_job where seq > {running};
+select seq, seq % 5000 + 1, seq from holdfast_job where seq between {running} + 1 and {fewer};
 insert into holdfast_unique_key (task, unique_key, id, unique_scope, until_at)
-select 'greet', seq, id, 'period', seq from holdfast_job;
+select 'greet', seq, id, 'period', seq from holdfast_job where seq <= {fewer};
 insert into holdfast_running
     (seq, lane_id, fence, worker_id, lease_until, lease_span, started_at, attempt, excused, interrupted, lost, isolated)
 select seq, 1, seq, 'w', 1, 1, 1, 1, 0, 0, 0, 0 from holdfast_job where seq <= {running};
 insert into holdfast_category (category_id, category, partitions) values (1, 'shop', 2);
-insert into holdfast_head (category_id, partition_id, position_id) values (1, 0, {rows}), (1, 1, {rows});
+insert into holdfast_head (category_id, partition_id, position_id) values (1, 0, {fewer}), (1, 1, {fewer});
 insert into holdfast_event
     (category_id, partition_id, position_id, stream, version, event_id, event_name, payload, recorded_at)
-select 1, 1, seq, concat('s', seq % 100), seq, id, 'n', '[]', 1 from holdfast_job
+select 1, 1, seq, concat('s', seq % 10), seq, id, 'n', '[]', 1 from holdfast_job where seq <= {fewer}
 """
 
 
@@ -125,24 +133,37 @@ def _fill(cursor: Any, rows: int) -> None:
     sums = "1 + " + " + ".join(f"{name}.d * {10**place}" for place, name in enumerate(names))
     numbers = f"(select {sums} as n from {', '.join(f'{DIGITS} as {name}' for name in names)}) as numbers"  # noqa: S608
     cursor.execute("set session sql_mode = ''")  # numbers become texts
-    for statement in FILL.format(numbers=numbers, running=RUNNING, rows=rows).split(";"):
+    given = {"numbers": numbers, "running": RUNNING, "fewer": min(rows, FEWER)}
+    for statement in FILL.format(**given).split(";"):
         cursor.execute(statement)
 
 
-@pytest.fixture(
-    scope="module",
-    params=[0, 1_000, pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(600)])],
-)
-def filled(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
-    """A database with so many jobs in each state, and events."""
-    with mysql.own_database() as own:
+def _size(flavour: str, rows: int, *marks: pytest.MarkDecorator) -> Any:
+    return pytest.param((flavour, rows), id=f"{flavour}-{rows}", marks=marks)
+
+
+SIZES = [
+    _size("mariadb", 0),
+    _size("mariadb", 1_000),
+    _size("mariadb", 1_000_000, pytest.mark.slow, pytest.mark.timeout(300)),
+    _size("mysql", 0, pytest.mark.slow),
+    _size("mysql", 1_000, pytest.mark.slow),
+    _size("mysql", 1_000_000, pytest.mark.torture, pytest.mark.timeout(300)),
+]
+
+
+@pytest.fixture(scope="module")
+def filled(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A database with so many ready jobs, with jobs in the other states, and with events."""
+    flavour, rows = request.param
+    with mysql.own_database(flavour) as own:
         mysql.run(own, open_backend(own).schema.script())
-        connection = mysql.connect(own, read_timeout=500)
-        if request.param:
+        connection = mysql.connect(own, read_timeout=280)
+        if rows:
             with connection.cursor() as cursor:
-                _fill(cursor, request.param)
+                _fill(cursor, rows)
         connection.close()
-        yield own, request.param
+        yield own
 
 
 def _session(url: str) -> pymysql.Connection[Any]:
@@ -173,9 +194,9 @@ def _rows_read(url: str, name: str, given: dict[str, Any]) -> int:
     return read
 
 
-def test_no_hot_statement_reads_more_rows_the_more_there_are(filled: tuple[str, int]):
-    url, _ = filled
-    read = {name: _rows_read(url, name, given) for name, given in HOT.items()}
+@pytest.mark.parametrize("filled", SIZES, indirect=True)
+def test_no_hot_statement_reads_more_rows_the_more_there_are(filled: str):
+    read = {name: _rows_read(filled, name, given) for name, given in HOT.items()}
     assert {name: number for name, number in read.items() if number > BOUND} == {}
 
 
@@ -203,10 +224,9 @@ def test_no_hot_statement_reads_more_rows_the_more_there_are(filled: tuple[str, 
         ("lock_leases", "lane", 0),
     ],
 )
-@pytest.mark.parametrize("filled", [1_000], indirect=True)
-def test_a_statement_locks_its_rows_and_no_others(filled: tuple[str, int], name: str, table: str, locked: int):
-    url, _ = filled
-    holder, other = _session(url), _session(url)
+@pytest.mark.parametrize("filled", [SIZES[1], SIZES[4]], indirect=True)
+def test_a_statement_locks_its_rows_and_no_others(filled: str, name: str, table: str, locked: int):
+    holder, other = _session(filled), _session(filled)
     try:
         holder.begin()
         with holder.cursor() as cursor, other.cursor() as looker:

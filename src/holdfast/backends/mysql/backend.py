@@ -11,11 +11,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from holdfast.backends.mysql.extender import MysqlExtender
-from holdfast.backends.mysql.handler_transaction import MysqlPlace
 from holdfast.backends.mysql.job_rows import MysqlJobRows
 from holdfast.backends.mysql.jobs import MysqlInsight, MysqlJobs, add_lanes, facts
 from holdfast.backends.mysql.location import MysqlLocation
@@ -32,20 +31,20 @@ from holdfast.backends.sql.fenced_verbs import fenced_verbs
 from holdfast.backends.sql.lane_cache import Lanes
 from holdfast.backends.sql.record_rows import SqlRecordRows
 from holdfast.backends.sql.schedule_rows import SqlScheduleRows
+from holdfast.backends.sql.server_parts import ServerParts
+from holdfast.backends.sql.server_transaction import TransactionPlace
 from holdfast.backends.sql.streams.foreign import SqlForeignEvents
 from holdfast.model.steady_clock import Steady
-from holdfast.store.backend_over_parts import BackendOverParts, StoreParts, StreamParts
+from holdfast.store.backend_over_parts import BackendOverParts, StreamParts
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.claim_floor import Floors
 from holdfast.store.jobs_over_rows import QueuesOverRows
 from holdfast.store.record_rows import RecordsOverRows
 from holdfast.store.schedules_over_rows import SchedulesOverRows
-from holdfast.store.steps import Place, Runner
-
-_LAST_WAIT = 2.0  # seconds for threads whose server does not answer; they are daemons, and end by themselves later
+from holdfast.store.steps import Runner
 
 
-class MysqlParts(StoreParts):
+class MysqlParts(ServerParts):
     """The open connections of one process."""
 
     def __init__(self, location: MysqlLocation, statements: MysqlStatements) -> None:
@@ -55,7 +54,9 @@ class MysqlParts(StoreParts):
         self.notifier = self._notifier = MysqlNotifier(location, statements)
         self.rows = MysqlJobRows(Steady() if statements.is_server_clock else None)
         verbs = fenced_verbs(self.rows)._replace(lock_share=lock_share)
-        place = MysqlPlace(statements, verbs, location.url, location.reply_timeout, self._drop_idle, self._became_ready)
+        place = TransactionPlace(
+            statements, verbs, location.url, location.reply_timeout, self._drop_idle, self._became_ready
+        )
         self.transactions = MysqlTransactions(*self._pools[1:], place)
         self._floors = Floors()
         self.callers = callers = MysqlCallers(location, statements)
@@ -78,22 +79,6 @@ class MysqlParts(StoreParts):
 
     def jobs_over(self, runner: Runner, ended: Callable[[], None] | None = None) -> MysqlJobs:  # noqa: D102
         return MysqlJobs(runner, self.rows, lanes=self._lanes, floors=self._floors, ended=ended)
-
-    def _became_ready(self, places: Sequence[Place]) -> None:
-        """Lower the claim floors to these places, and notify waiting workers."""
-        self._floors.lower(places)
-        self._notifier.notify()
-
-    def _drop_idle(self) -> None:
-        for pool in self._pools:
-            pool.drop_idle()
-
-    async def close(self) -> None:
-        """Close everything."""
-        self._notifier.close()
-        for pool in self._pools:
-            pool.close()
-        await self._notifier.ended(_LAST_WAIT)
 
 
 class MysqlBackend(BackendOverParts[MysqlParts]):

@@ -10,12 +10,8 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-import time
-from abc import abstractmethod
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from holdfast.backends.mysql.driver import drop, hang_up, is_being_closed, is_in_transaction, is_open
 from holdfast.backends.mysql.error_map import DriverError, ends_session, is_conflict, is_refused, translate
@@ -23,44 +19,27 @@ from holdfast.backends.mysql.execute import Session, drive, drive_blocking
 from holdfast.backends.mysql.handlers_connection import MysqlHandlersBlockingConnection, MysqlHandlersConnection
 from holdfast.backends.mysql.statements import MysqlStatements
 from holdfast.backends.mysql.verbs.finish import complete_held
+from holdfast.backends.sql.server_transaction import ServerTransaction, TransactionPlace
 from holdfast.concurrency.statement_threads import where_it_may_wait
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import TransactionExpired
 from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.job import Lease
 from holdfast.model.outcome import Ending
-from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTransaction, TransactionState
-from holdfast.store.steps import Place, Steps
+from holdfast.store.handler_transaction import FenceCheck, TransactionState
+from holdfast.store.steps import Steps
 from holdfast.store.values import Verdict
 
 T = TypeVar("T")
 _ERRORS: tuple[type[Exception], ...] = (*DriverError, TimeoutError, OSError)
 
 
-class MysqlPlace(NamedTuple):
-    """What all transactions of a store share. `suspect` is called when a connection breaks: idle ones may have, too."""
-
-    statements: MysqlStatements
-    verbs: FencedVerbs
-    url: str
-    reply_timeout: float
-    suspect: Callable[[], None]
-    became_ready: Callable[[Sequence[Place]], None]
-
-
-class MysqlTransaction(OpenTransaction):
+class MysqlTransaction(ServerTransaction[MysqlStatements]):
     """The part that both kinds of transaction share."""
 
-    connection: Any
-
-    def __init__(
-        self, connection: Any, place: MysqlPlace, fence: FenceCheck, limit: timedelta, isolation: Isolation
-    ) -> None:
-        super().__init__(fence, limit, verbs=place.verbs, owner=place.statements, became_ready=place.became_ready)
-        self.connection = connection
-        self._place = place
-        self._isolation: Isolation = isolation
-        self._began = time.monotonic()
+    @property
+    def is_closed(self) -> bool:  # noqa: D102
+        return not is_open(self.connection)
 
     def _first(self) -> Session:
         """Return how the transaction begins: the server ends it if its client is silent for longer than the limit."""
@@ -70,45 +49,24 @@ class MysqlTransaction(OpenTransaction):
         begin = [f"set session {silences} /*M!100600 , idle_transaction_timeout = {seconds} */"]
         if self._isolation != READ_COMMITTED:
             begin.append(f"set transaction isolation level {self._isolation}")
-        return Session(self._place.statements, begin=[*begin, "start transaction"])
+        return Session(self._statements, begin=[*begin, "start transaction"])
 
     def _session(self) -> Session:
-        return Session(self._place.statements)
+        return Session(self._statements)
 
     def _lend(self) -> None:
         self.connection.failure = None
         self.connection.is_lent = True
 
-    def check_whole(self) -> None:
-        """Raise if the transaction is over, or if a statement of the handler has ended it or made it fail."""
+    def check_whole(self) -> None:  # noqa: D102
         self.check_open()
         self.connection.check()
 
-    def seal(self) -> None:
-        """Check that it can commit, and stop it from expiring."""
-        self.check_whole()
-        super().seal()
-
-    @contextmanager
-    def explained(self, *, committing: bool = False) -> Generator[None]:
-        """Translate errors of the driver to what happened to the transaction: see `explain`."""
-        try:
-            yield
-        except Exception as error:
-            self.explain(error, committing=committing)
-            raise
-
-    def explain(self, error: Exception, *, committing: bool = False) -> None:
-        """Raise what has happened to the transaction, in place of an error of the driver; else return.
-
-        Errors of the handler's own statements pass unchanged while the connection is open. If the transaction has
-        failed because of a conflict, that is raised, whatever the handler has made of it, unless it ends its attempt
-        on purpose.
-        """
+    def explain(self, error: Exception, *, committing: bool = False) -> None:  # noqa: D102
         if isinstance(error, TransactionExpired):
             return
-        closed = ends_session(error) or not is_open(self.connection)
-        if closed and time.monotonic() - self._began >= self.limit.total_seconds():
+        closed = ends_session(error) or self.is_closed
+        if closed and self.is_past_limit:
             self.move(TransactionState.OPEN, TransactionState.EXPIRED)
         if self.state is TransactionState.EXPIRED:
             raise self.over() from error
@@ -118,22 +76,9 @@ class MysqlTransaction(OpenTransaction):
         if isinstance(error, _ERRORS) and (committing or closed) and not is_refused(error):
             raise translate(error, self._place.url, broken=closed, committing=committing) from error
 
-    @abstractmethod
-    async def run(self, steps: Steps[T]) -> T:
-        """Run a verb that joins the transaction."""
-
-    def close(self) -> None:
-        """Accept no further calls; report idle connections as suspect if this one broke by itself."""
-        self._stop_timer()
+    def close(self) -> None:  # noqa: D102
         self.connection.is_lent = False
-        broke = not is_open(self.connection) and self.state is not TransactionState.EXPIRED
-        self.state = TransactionState.ENDED
-        if broke:
-            self._place.suspect()
-
-    @abstractmethod
-    def _stop_timer(self) -> None:
-        """Stop the time limit."""
+        super().close()
 
 
 class MysqlAsyncTransaction(MysqlTransaction):
@@ -169,7 +114,7 @@ class MysqlAsyncTransaction(MysqlTransaction):
                 raise ConnectionError("the server has ended the session")
             self.seal()
         self.connection.is_lent = False
-        session = Session(self._place.statements, is_alone=True, reply_timeout=self._place.reply_timeout)
+        session = Session(self._statements, is_alone=True, reply_timeout=self._reply_timeout)
         try:
             with self.explained(committing=True):
                 await uncancellable(drive(self.connection, session, complete_held(lease, result), self.ready))
@@ -181,7 +126,7 @@ class MysqlAsyncTransaction(MysqlTransaction):
             return Verdict.DONE
         self._lend()
         self.move(TransactionState.SEALED, TransactionState.OPEN)
-        if time.monotonic() - self._began >= self.limit.total_seconds():
+        if self.is_past_limit:
             self._expire()  # the timer has passed meanwhile
         return await self.run(self._verbs.complete(lease, result))
 
@@ -195,12 +140,12 @@ class MysqlAsyncTransaction(MysqlTransaction):
             await uncancellable(self._ask("commit"))
 
     async def undo(self, error: BaseException) -> None:  # noqa: ARG002, D102
-        self._stop_timer()
+        self.stop_timer()
         self.connection.is_lent = False
         await uncancellable(self._undo())
 
     async def _undo(self) -> None:
-        if not is_open(self.connection) or not _may_be_open(self.connection):
+        if self.is_closed or not _may_be_open(self.connection):
             return
         try:
             await self._ask("rollback")
@@ -208,10 +153,10 @@ class MysqlAsyncTransaction(MysqlTransaction):
             drop(self.connection)  # the server rolls back by itself
 
     async def _ask(self, command: str) -> None:
-        async with asyncio.timeout(self._place.reply_timeout):
+        async with asyncio.timeout(self._reply_timeout):
             await self.connection.ask([command])
 
-    def _stop_timer(self) -> None:
+    def stop_timer(self) -> None:  # noqa: D102
         if self._timer is not None:
             self._timer.cancel()
 
@@ -228,7 +173,7 @@ class MysqlBlockingTransaction(MysqlTransaction):
     def __init__(
         self,
         connection: MysqlHandlersBlockingConnection,
-        place: MysqlPlace,
+        place: TransactionPlace[MysqlStatements],
         fence: FenceCheck,
         limit: timedelta,
         isolation: Isolation,
@@ -262,16 +207,16 @@ class MysqlBlockingTransaction(MysqlTransaction):
             self.connection.ask(["commit"])
 
     def undo(self, error: BaseException) -> None:  # noqa: ARG002, D102
-        self._stop_timer()
+        self.stop_timer()
         self.connection.is_lent = False
-        if not is_open(self.connection) or not _may_be_open(self.connection):
+        if self.is_closed or not _may_be_open(self.connection):
             return
         try:
             self.connection.ask(["rollback"])
         except _ERRORS:
             drop(self.connection)  # the server rolls back by itself
 
-    def _stop_timer(self) -> None:
+    def stop_timer(self) -> None:  # noqa: D102
         self._timer.cancel()
         if self._timer.ident is not None and self._timer is not threading.current_thread():
             self._timer.join()  # wait for a rollback at the limit that has begun

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 from holdfast.backends.mysql.error_map import DriverError, is_refused
 from holdfast.backends.mysql.verbs import claim as claiming
 from holdfast.backends.mysql.verbs import enqueue as enqueuing
 from holdfast.backends.mysql.verbs.finish import complete_plainly, is_plain
+from holdfast.backends.sql.floor_claims import JobsWithFloors
 from holdfast.backends.sql.lane_cache import Lanes
 from holdfast.backends.sql.pool_runner import runs_alone
 from holdfast.backends.sql.steps import Rows, each, rows, value
 from holdfast.errors import PrivilegeMissing
 from holdfast.model.job import NewJob
-from holdfast.store.claim_floor import Floors
+from holdfast.store.claim_floor import Floors, Place
 from holdfast.store.job_rows import JobRows
-from holdfast.store.jobs_over_rows import InsightOverRows, JobsOverRows
+from holdfast.store.jobs_over_rows import InsightOverRows
 from holdfast.store.steps import Runner, Steps
 from holdfast.store.values import Claim, ClaimRequest, Finish, Verdict
 from holdfast.store.verbs.enqueue import Insert
@@ -34,7 +34,7 @@ def add_lanes(queues: Sequence[str], tasks: Sequence[str]) -> Steps[Rows]:
     return found
 
 
-class MysqlJobs(JobsOverRows):
+class MysqlJobs(JobsWithFloors):
     """`JobStore` on MySQL and MariaDB."""
 
     def __init__(
@@ -46,9 +46,7 @@ class MysqlJobs(JobsOverRows):
         floors: Floors,
         ended: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(runner, rows, ended)
-        self._lanes = lanes
-        self._floors = floors
+        super().__init__(runner, rows, lanes=lanes, floors=floors, ended=ended)
         self._guesses: dict[tuple[object, object], claiming.Lane] = {}
 
     async def enqueue_plain(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts
@@ -66,33 +64,17 @@ class MysqlJobs(JobsOverRows):
 
         return insert
 
-    async def claim(self, request: ClaimRequest) -> Claim:  # noqa: D102
-        if request.limit < 1 or not request.tasks:
-            return Claim([])
-        taken, scanned = await self._claim(request)
-        if taken is None:
-            return await self._runner.write(lambda: claiming.claim_limited(request))
-        if not taken.jobs and not scanned and self._floors.came_short(found_none=True):
-            taken, scanned = await self._claim(request)
-            if taken is None:
-                return await self._runner.write(lambda: claiming.claim_limited(request))
-        elif len(taken.jobs) < request.limit and not taken.is_cut:
-            self._floors.came_short(found_none=False)
-        return taken
-
-    async def _claim(self, request: ClaimRequest) -> tuple[Claim | None, bool]:
-        """Claim without limits; None if a limit concerns a lane with jobs."""
-        floors, mark = self._floors.starts()
-        began = time.monotonic()
+    async def take(self, request: ClaimRequest, floors: dict[int, Place]) -> claiming.TakenFront:
+        """Claim as from the only lane, if the previous claim of this scope has found a single one."""
         scope = (request.tasks, request.queues)
         guess = self._guesses.pop(scope, None)
         taken = await self._runner.write(lambda: claiming.claim(request, floors, guessed=guess))
-        if taken.is_barred:
-            return None, not floors
         if taken.claim.jobs and len(taken.lanes) == 1:
             self._guesses[scope] = taken.lanes[0]
-        self._floors.claimed(mark, taken.last, took=time.monotonic() - began, scanned=not floors)
-        return taken.claim, not floors
+        return taken
+
+    def take_limited(self, request: ClaimRequest) -> Steps[Claim]:  # noqa: D102
+        return claiming.claim_limited(request)
 
     async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
         """Complete a batch without followed jobs and results in one trip; other batches use the shared code."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,24 +10,19 @@ from holdfast.backends.mysql.error_map import LOCK_WAIT, code_of
 from holdfast.backends.mysql.runners import MysqlPoolRunner
 from holdfast.backends.mysql.verbs import append as appending
 from holdfast.backends.mysql.verbs.fetch import fetch
-from holdfast.backends.sql.category_cache import Categories
 from holdfast.backends.sql.pool_runner import runs_alone
 from holdfast.backends.sql.steps import rows, run
 from holdfast.backends.sql.streams import nodes, shares
 from holdfast.backends.sql.streams.allocation_store import SqlAllocations
 from holdfast.backends.sql.streams.consumer_store import SqlConsumers
 from holdfast.backends.sql.streams.consumers import grant_names
-from holdfast.backends.sql.streams.event_store import SqlEvents
+from holdfast.backends.sql.streams.event_store import ServerEvents
 from holdfast.errors import StoreUnavailable
 from holdfast.model.allocation import Grant, Leadership, Move, Seize, Share
 from holdfast.model.event import Appended, NewEvent
 from holdfast.store.fences import HandlersTransactions
 from holdfast.store.steps import Runner, Steps
 from holdfast.store.stream_values import Fetched, NewNode
-
-
-def _no_notification() -> None:
-    """Do nothing: events in a caller's transaction become visible at a commit that only the caller knows of."""
 
 
 def lock_share(grant: Grant, milliseconds: int) -> Steps[bool]:
@@ -42,15 +37,8 @@ def lock_share(grant: Grant, milliseconds: int) -> Steps[bool]:
     return (yield from run("lock_share", **names, milliseconds=milliseconds))
 
 
-class MysqlEvents(SqlEvents):
-    """`EventStore`. `appended` is called after each append, inside a joined transaction or not."""
-
-    def __init__(
-        self, runner: Runner, *, categories: Categories, appended: Callable[[], None] = _no_notification
-    ) -> None:
-        super().__init__(runner)
-        self._categories = categories
-        self._appended = appended
+class MysqlEvents(ServerEvents):
+    """`EventStore`."""
 
     async def append(self, events: Sequence[NewEvent]) -> list[Appended]:  # noqa: D102 - the port states the contracts
         if not events:

@@ -8,9 +8,11 @@ from datetime import timedelta
 from functools import partial
 from typing import cast
 
-from holdfast.backends.mysql.handler_transaction import MysqlAsyncTransaction, MysqlBlockingTransaction, MysqlPlace
+from holdfast.backends.mysql.handler_transaction import MysqlAsyncTransaction, MysqlBlockingTransaction
 from holdfast.backends.mysql.handlers_connection import MysqlHandlersBlockingConnection, MysqlHandlersConnection
 from holdfast.backends.mysql.pool import MysqlBlockingPool, MysqlPools
+from holdfast.backends.mysql.statements import MysqlStatements
+from holdfast.backends.sql.server_transaction import TransactionPlace
 from holdfast.model.isolation import Isolation
 from holdfast.store.fences import HandlersTransactions
 from holdfast.store.handler_transaction import FenceCheck, Opened, opened_blocking
@@ -19,7 +21,9 @@ from holdfast.store.handler_transaction import FenceCheck, Opened, opened_blocki
 class MysqlTransactions(HandlersTransactions):
     """Opens handlers' transactions."""
 
-    def __init__(self, pools: MysqlPools, blocking: MysqlBlockingPool, place: MysqlPlace) -> None:
+    def __init__(
+        self, pools: MysqlPools, blocking: MysqlBlockingPool, place: TransactionPlace[MysqlStatements]
+    ) -> None:
         super().__init__(place.verbs)
         self._pools = pools
         self._blocking = blocking

@@ -11,12 +11,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from holdfast.backends.postgres.blockers import Blockers
 from holdfast.backends.postgres.extender import PostgresExtender
-from holdfast.backends.postgres.handler_transaction import PostgresPlace
 from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.jobs import PostgresJobs, facts
 from holdfast.backends.postgres.location import PostgresLocation
@@ -35,21 +34,21 @@ from holdfast.backends.sql.fenced_verbs import fenced_verbs
 from holdfast.backends.sql.lane_cache import Lanes
 from holdfast.backends.sql.record_rows import SqlRecordRows
 from holdfast.backends.sql.schedule_rows import SqlScheduleRows
+from holdfast.backends.sql.server_parts import ServerParts
+from holdfast.backends.sql.server_transaction import TransactionPlace
 from holdfast.backends.sql.streams.consumer_store import SqlConsumers
 from holdfast.backends.sql.streams.foreign import SqlForeignEvents
 from holdfast.model.steady_clock import Steady
-from holdfast.store.backend_over_parts import BackendOverParts, StoreParts, StreamParts
+from holdfast.store.backend_over_parts import BackendOverParts, StreamParts
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.claim_floor import Floors
 from holdfast.store.jobs_over_rows import InsightOverRows, QueuesOverRows
 from holdfast.store.record_rows import RecordsOverRows
 from holdfast.store.schedules_over_rows import SchedulesOverRows
-from holdfast.store.steps import Place, Runner
-
-_LAST_WAIT = 2.0  # seconds for threads whose server does not answer; they are daemons, and end by themselves later
+from holdfast.store.steps import Runner
 
 
-class PostgresParts(StoreParts):
+class PostgresParts(ServerParts):
     """The open connections of one process."""
 
     def __init__(self, location: PostgresLocation, statements: Statements) -> None:
@@ -59,7 +58,7 @@ class PostgresParts(StoreParts):
         self.notifier = self._notifier = PostgresNotifier(location)
         self.rows = PostgresJobRows(Steady() if statements.is_server_clock else None)
         verbs = fenced_verbs(self.rows)
-        place = PostgresPlace(
+        place = TransactionPlace(
             statements, verbs, location.url, location.reply_timeout, self._drop_idle, self._became_ready
         )
         self.transactions = PostgresTransactions(*self._pools[1:], place)
@@ -90,22 +89,6 @@ class PostgresParts(StoreParts):
     def jobs_over(self, runner: Runner, ended: Callable[[], None] | None = None) -> PostgresJobs:  # noqa: D102
         lanes, floors, blockers = self._lanes, self._floors, self.blockers
         return PostgresJobs(runner, self.rows, lanes=lanes, floors=floors, blockers=blockers, ended=ended)
-
-    def _became_ready(self, places: Sequence[Place]) -> None:
-        """Lower the claim floors to these places, and notify waiting workers."""
-        self._floors.lower(places)
-        self._notifier.notify()
-
-    def _drop_idle(self) -> None:
-        for pool in self._pools:
-            pool.drop_idle()
-
-    async def close(self) -> None:
-        """Close everything."""
-        self._notifier.close()
-        for pool in self._pools:
-            pool.close()
-        await self._notifier.ended(_LAST_WAIT)
 
 
 class PostgresBackend(BackendOverParts[PostgresParts]):

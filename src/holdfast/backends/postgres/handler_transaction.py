@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from abc import abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import IsolationLevel
@@ -27,6 +26,7 @@ from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded, bounded_blocking, hang_up
 from holdfast.backends.postgres.transaction_connection import HandlersBlockingConnection, HandlersConnection
 from holdfast.backends.postgres.verbs.fenced_end import commit_or_fail, complete_all_or_fail, complete_or_fail, is_stale
+from holdfast.backends.sql.server_transaction import ServerTransaction, TransactionPlace
 from holdfast.backends.sql.steps import Ask
 from holdfast.concurrency.loop_timeouts import LoopTimeout, set_timeout
 from holdfast.concurrency.statement_threads import where_it_may_wait
@@ -38,8 +38,8 @@ from holdfast.model.allocation import Grant
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import Lease
 from holdfast.model.outcome import Completed, Ending
-from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTransaction, TransactionState
-from holdfast.store.steps import Place, Steps
+from holdfast.store.handler_transaction import FenceCheck, TransactionState
+from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Commit, CommitVerdict
 from holdfast.store.values import Finish, Verdict
 
@@ -52,39 +52,19 @@ _LEVELS: dict[Isolation, IsolationLevel] = {
 }
 
 
-class PostgresPlace(NamedTuple):
-    """What all transactions of a store share. `suspect` is called when a connection breaks: idle ones may have, too."""
-
-    statements: Statements
-    verbs: FencedVerbs
-    url: str
-    reply_timeout: float
-    suspect: Callable[[], None]
-    became_ready: Callable[[Sequence[Place]], None]
-
-
-class PostgresTransaction(OpenTransaction):
+class PostgresTransaction(ServerTransaction[Statements]):
     """The part that both kinds of transaction share."""
 
-    def __init__(
-        self, connection: Any, place: PostgresPlace, fence: FenceCheck, limit: timedelta, isolation: Isolation
-    ) -> None:
-        super().__init__(fence, limit, verbs=place.verbs, owner=place.statements, became_ready=place.became_ready)
-        self.connection = connection
-        self.connection.failure = None
-        self._isolation: Isolation = isolation
-        self._place = place
-        self._statements = place.statements
-        self._reply_timeout = place.reply_timeout
-        self._began = time.monotonic()
+    @property
+    def is_closed(self) -> bool:  # noqa: D102
+        return bool(self.connection.closed)
 
     @property
     def _status(self) -> TransactionStatus:
         """The server's view of the transaction."""
         return TransactionStatus(self.connection.pgconn.transaction_status)
 
-    def check_whole(self) -> None:
-        """Raise if the transaction is over, or if a statement of the handler has ended it or made it fail."""
+    def check_whole(self) -> None:  # noqa: D102
         self.check_open()
         status = self._status
         if status == TransactionStatus.IDLE:
@@ -114,31 +94,10 @@ class PostgresTransaction(OpenTransaction):
         failure: psycopg.Error | None = self.connection.failure
         return failure if is_conflict(failure) and self._status == TransactionStatus.INERROR else None
 
-    def seal(self) -> None:
-        """Check that it can commit, and stop it from expiring."""
-        self.check_whole()
-        super().seal()
-
-    @contextmanager
-    def explained(self, *, committing: bool = False) -> Generator[None]:
-        """Translate errors of the driver to what happened to the transaction: see `explain`."""
-        try:
-            yield
-        except Exception as error:
-            self.explain(error, committing=committing)
-            raise
-
-    def explain(self, error: Exception, *, committing: bool = False) -> None:
-        """Raise what has happened to the transaction, in place of an error of the driver; else return.
-
-        Errors of the handler's own statements pass unchanged while the connection is open. If the transaction has
-        failed because of a conflict, that is raised, whatever the handler has made of it, unless it ends its attempt
-        on purpose.
-        """
+    def explain(self, error: Exception, *, committing: bool = False) -> None:  # noqa: D102
         if isinstance(error, TransactionExpired):
             return
-        is_past_limit = time.monotonic() - self._began >= self.limit.total_seconds()
-        if took_too_long(error) or (was_ended(error) and is_past_limit):
+        if took_too_long(error) or (was_ended(error) and self.is_past_limit):
             self.state = TransactionState.EXPIRED
         if self.state is TransactionState.EXPIRED:
             raise self.over() from error
@@ -148,22 +107,6 @@ class PostgresTransaction(OpenTransaction):
             raise translate(conflict, self._place.url, broken=False) from error
         if isinstance(error, psycopg.Error) and (committing or closed):
             raise translate(error, self._place.url, broken=closed, committing=committing) from error
-
-    @abstractmethod
-    async def run(self, steps: Steps[T]) -> T:
-        """Run a verb that joins the transaction."""
-
-    def close(self) -> None:
-        """Accept no further calls; report idle connections as suspect if this one broke by itself."""
-        self._stop_timer()
-        broke = self.connection.closed and self.state is not TransactionState.EXPIRED
-        self.state = TransactionState.ENDED
-        if broke:
-            self._place.suspect()
-
-    @abstractmethod
-    def _stop_timer(self) -> None:
-        """Stop the time limit."""
 
 
 class PostgresAsyncTransaction(PostgresTransaction):
@@ -249,7 +192,7 @@ class PostgresAsyncTransaction(PostgresTransaction):
             await uncancellable(self.connection.end(b"commit"))
 
     async def undo(self, error: BaseException) -> None:  # noqa: ARG002, D102
-        self._stop_timer()
+        self.stop_timer()
         await uncancellable(self._undo())
 
     async def _undo(self) -> None:
@@ -263,7 +206,7 @@ class PostgresAsyncTransaction(PostgresTransaction):
         except psycopg.Error:
             drop(self.connection)  # the server rolls back by itself
 
-    def _stop_timer(self) -> None:
+    def stop_timer(self) -> None:  # noqa: D102
         if self._timer is not None:
             self._timer.cancel()
 
@@ -300,7 +243,7 @@ class PostgresBlockingTransaction(PostgresTransaction):
     def __init__(
         self,
         connection: HandlersBlockingConnection,
-        place: PostgresPlace,
+        place: TransactionPlace[Statements],
         fence: FenceCheck,
         limit: timedelta,
         isolation: Isolation,
@@ -339,7 +282,7 @@ class PostgresBlockingTransaction(PostgresTransaction):
             self._block.__exit__(None, None, None)
 
     def undo(self, error: BaseException) -> None:  # noqa: D102
-        self._stop_timer()
+        self.stop_timer()
         if not self._has_begun or self.connection.closed:
             return
         try:
@@ -348,7 +291,7 @@ class PostgresBlockingTransaction(PostgresTransaction):
         except psycopg.Error:
             drop(self.connection)  # the server rolls back by itself
 
-    def _stop_timer(self) -> None:
+    def stop_timer(self) -> None:  # noqa: D102
         if self._is_watched:
             self._is_watched = False
             self._watch.__exit__(None, None, None)

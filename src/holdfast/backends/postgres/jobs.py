@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -14,13 +13,13 @@ from holdfast.backends.postgres.blockers import Blockers
 from holdfast.backends.postgres.verbs import claim as claiming
 from holdfast.backends.postgres.verbs import enqueue as enqueuing
 from holdfast.backends.postgres.verbs.finish import complete_all
+from holdfast.backends.sql.floor_claims import JobsWithFloors
 from holdfast.backends.sql.lane_cache import Lanes
 from holdfast.backends.sql.pool_runner import runs_alone
 from holdfast.backends.sql.steps import rows
 from holdfast.model.job import NewJob
-from holdfast.store.claim_floor import Floors
+from holdfast.store.claim_floor import Floors, Place
 from holdfast.store.job_rows import JobRows
-from holdfast.store.jobs_over_rows import JobsOverRows
 from holdfast.store.steps import Runner, Steps
 from holdfast.store.values import Claim, ClaimRequest, Enqueued, Finish, Verdict
 from holdfast.store.verbs.enqueue import Insert, enqueue
@@ -31,7 +30,7 @@ from holdfast.store.verbs.unique import are_unique
 COPY_FROM = 300  # jobs: from this number on, COPY is worth its additional round trips
 
 
-class PostgresJobs(JobsOverRows):
+class PostgresJobs(JobsWithFloors):
     """`JobStore` on PostgreSQL."""
 
     def __init__(
@@ -44,9 +43,7 @@ class PostgresJobs(JobsOverRows):
         blockers: Blockers,
         ended: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(runner, rows, ended)
-        self._lanes = lanes
-        self._floors = floors
+        super().__init__(runner, rows, lanes=lanes, floors=floors, ended=ended)
         self._blockers = blockers
         self._in_callers_transaction = ended is None
 
@@ -87,27 +84,12 @@ class PostgresJobs(JobsOverRows):
         """Whether the next verb runs in a transaction that others keep open: of a handler or a caller."""
         return self._in_callers_transaction or self._runner.joins
 
-    async def claim(self, request: ClaimRequest) -> Claim:  # noqa: D102
-        if request.limit < 1 or not request.tasks:
-            return Claim([])
-        taken, scanned = await self._claim(request)
-        if taken is None:
-            return await self._runner.write(lambda: claiming.claim_limited(request))
-        if not taken.jobs and not scanned and self._floors.came_short(found_none=True):
-            taken, scanned = await self._claim(request)
-            if taken is None:
-                return await self._runner.write(lambda: claiming.claim_limited(request))
-        elif len(taken.jobs) < request.limit and not taken.is_cut:
-            self._floors.came_short(found_none=False)
-        return taken
+    async def take(self, request: ClaimRequest, floors: dict[int, Place]) -> claiming.Taken:
+        """Claim in one statement."""
+        return await self._runner.once(lambda: claiming.claim(request, floors))
 
-    async def _claim(self, request: ClaimRequest) -> tuple[Claim | None, bool]:
-        """Claim in one statement; None if that is not possible because a limit has room."""
-        floors, mark = self._floors.starts()
-        began = time.monotonic()
-        taken = await self._runner.once(lambda: claiming.claim(request, floors))
-        self._floors.claimed(mark, taken.last, took=time.monotonic() - began, scanned=not floors)
-        return None if taken.is_barred else taken.claim, not floors
+    def take_limited(self, request: ClaimRequest) -> Steps[Claim]:  # noqa: D102
+        return claiming.claim_limited(request)
 
     async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
         """Complete a batch without followed jobs in one statement; other batches use the shared code.

@@ -16,7 +16,7 @@ from holdfast.backends.sql.pool_runner import runs_alone
 from holdfast.backends.sql.streams import leadership as leading
 from holdfast.backends.sql.streams import nodes, shares
 from holdfast.backends.sql.streams.allocation_store import SqlAllocations
-from holdfast.backends.sql.streams.event_store import SqlEvents
+from holdfast.backends.sql.streams.event_store import ServerEvents, no_notification
 from holdfast.errors import StoreUnavailable
 from holdfast.model.allocation import Leadership, Move, NodeKey, Seize
 from holdfast.model.event import Appended, NewEvent
@@ -26,20 +26,14 @@ COPY_FROM = 150  # events: from this number on, COPY is worth its additional rou
 _ATTEMPTS = 3
 
 
-def _no_notification() -> None:
-    """Do nothing: events in a caller's transaction become visible at a commit that only the caller knows of."""
-
-
-class PostgresEvents(SqlEvents):
-    """`EventStore` on PostgreSQL. `appended` is called after each append, inside a joined transaction or not."""
+class PostgresEvents(ServerEvents):
+    """`EventStore` on PostgreSQL."""
 
     def __init__(
-        self, runner: SwiftRunner, *, categories: Categories, appended: Callable[[], None] = _no_notification
+        self, runner: SwiftRunner, *, categories: Categories, appended: Callable[[], None] = no_notification
     ) -> None:
-        super().__init__(runner)
+        super().__init__(runner, categories=categories, appended=appended)
         self._swift = runner
-        self._categories = categories
-        self._appended = appended
 
     async def append(self, events: Sequence[NewEvent]) -> list[Appended]:  # noqa: D102 - the port states the contracts
         if not events:

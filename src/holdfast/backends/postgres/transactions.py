@@ -11,9 +11,10 @@ from typing import Any
 from holdfast.backends.postgres.handler_transaction import (
     PostgresAsyncTransaction,
     PostgresBlockingTransaction,
-    PostgresPlace,
 )
 from holdfast.backends.postgres.pool import PostgresBlockingPool, PostgresPools
+from holdfast.backends.postgres.statements import Statements
+from holdfast.backends.sql.server_transaction import TransactionPlace
 from holdfast.model.isolation import Isolation
 from holdfast.store.connection_pool import Lending
 from holdfast.store.fences import HandlersTransactions
@@ -23,7 +24,9 @@ from holdfast.store.handler_transaction import FenceCheck, Opened, opened_blocki
 class PostgresTransactions(HandlersTransactions):
     """Opens handlers' transactions."""
 
-    def __init__(self, pools: PostgresPools, blocking: PostgresBlockingPool, place: PostgresPlace) -> None:
+    def __init__(
+        self, pools: PostgresPools, blocking: PostgresBlockingPool, place: TransactionPlace[Statements]
+    ) -> None:
         super().__init__(place.verbs)
         self._pools = pools
         self._blocking = blocking

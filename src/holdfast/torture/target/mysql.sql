@@ -53,12 +53,18 @@ select get_lock(sha2('holdfast torture {database}', 224), 0);
 select 1;
 
 -- name: sessions
--- Those of the conductor are in no database. One that is idle has no statement.
-select session.id, session.command = 'Sleep' and work.trx_id is not null
-from information_schema.processlist as session
-left join information_schema.innodb_trx as work on work.trx_mysql_thread_id = session.id
-where session.db = '{database}'
-order by session.id;
+-- Those of the conductor are in no database.
+select id from information_schema.processlist where db = '{database}' order by id;
+
+-- name: outdate
+-- The list of transactions is a copy, which the server renews only after nobody has read it for 0.1 seconds.
+select sleep(0.15);
+
+-- name: count_open
+-- A session that is idle has no statement.
+select count(*) from information_schema.processlist as session
+join information_schema.innodb_trx as work on work.trx_mysql_thread_id = session.id
+where session.db = '{database}' and session.command = 'Sleep';
 
 -- name: terminate
 kill {session};

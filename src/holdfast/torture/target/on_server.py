@@ -84,7 +84,7 @@ class ServerTarget(Target):
     def open_transactions(self) -> int:
         """Return how many sessions of workers and producers are idle in a transaction."""
         with self.session() as query:
-            return sum(bool(is_open) for _, is_open in query.all("sessions"))
+            return int(query.all("count_open")[0][0])
 
     def open_connections(self) -> int:
         """Return how many sessions of workers and producers there are."""
@@ -93,7 +93,7 @@ class ServerTarget(Target):
     def sessions(self) -> list[int]:
         """Return the sessions of workers and producers."""
         with self.session() as query:
-            return [number for number, _ in query.all("sessions")]
+            return [number for (number,) in query.all("sessions")]
 
     def terminate(self, sessions: list[int]) -> int:
         """Terminate sessions."""

@@ -89,8 +89,12 @@ select cast(pg_try_advisory_xact_lock(hashtextextended('holdfast torture {schema
 select 1;
 
 -- name: sessions
-select pid, state like 'idle in transaction%' from pg_stat_activity
+select pid from pg_stat_activity
 where datname = current_database() and application_name = '{sessions}' order by pid;
+
+-- name: count_open
+select count(*) from pg_stat_activity
+where datname = current_database() and application_name = '{sessions}' and state like 'idle in transaction%';
 
 -- name: terminate
 select cast(pg_terminate_backend({session}) as integer);

@@ -57,3 +57,26 @@ def test_migrations_come_in_the_order_of_their_numbers_and_nothing_else_comes(tm
         (2, "0002_next.sql"),
         (10, "0010_later.sql"),
     ]
+
+
+def test_one_text_makes_a_statement_for_each_word_of_its_header(tmp_path, package):
+    text = "-- name: drop_{state}s: job, lane\n-- All of them.\ndelete from {schema}.{state};\n"
+    _write(tmp_path, package, "sql/jobs.sql", text)
+
+    assert own_statements(package) == {
+        "drop_jobs": "-- All of them.\ndelete from {schema}.job",
+        "drop_lanes": "-- All of them.\ndelete from {schema}.lane",
+    }
+
+
+def test_a_part_is_put_into_statements_of_every_file_and_is_none_itself(tmp_path, package):
+    _write(tmp_path, package, "sql/a.sql", "-- name: one\nselect {columns} from {schema}.job;\n")
+    _write(tmp_path, package, "sql/b.sql", "-- part: columns\nid, seq;\n\n-- name: two\nselect {given};\n")
+
+    assert own_statements(package, {"given": "1"}) == {"one": "select id, seq from {schema}.job", "two": "select 1"}
+
+
+def test_a_store_has_the_shared_parts_in_its_spelling(tmp_path, package):
+    _write(tmp_path, package, "sql/jobs.sql", "-- name: mine\nselect {state_of_job};\n")
+
+    assert "WHEN RUNNING.SEQ IS NOT NULL" in statements(package, str.upper)["mine"]

@@ -86,27 +86,19 @@ on duplicate key update consumer = holdfast_share_latch.consumer;
 
 -- name: owners_of_shares
 select allocation.owner
-from (
-    select consumer.value as consumer, category.category_id, place.value as partition_id
-    from json_table(:consumers, '$[*]' columns (number for ordinality, value varchar(128) character set utf8mb4 path '$')) as consumer
-    straight_join json_table(:categories, '$[*]' columns (number for ordinality, value varchar(128) character set utf8mb4 path '$')) as named
-        on named.number = consumer.number
-    straight_join json_table(:partition_ids, '$[*]' columns (number for ordinality, value int path '$')) as place
-        on place.number = consumer.number
-    straight_join holdfast_category as category on category.category = named.value
-    limit 1000000
-) as given
+from {given_shares}
 straight_join holdfast_allocation as allocation
     on allocation.consumer = given.consumer and allocation.category_id = given.category_id
     and allocation.partition_id = given.partition_id
 where allocation.owner is not null;
 
--- name: lock_shares
--- The caller sorts the shares.
-select allocation.consumer, given.category, allocation.category_id, allocation.partition_id, allocation.state,
+-- part: share_columns
+allocation.consumer, given.category, allocation.category_id, allocation.partition_id, allocation.state,
        allocation.generation, allocation.owner, allocation.incarnation, allocation.target, allocation.deadline_at,
-       allocation.losses, allocation.on_trial
-from (
+       allocation.losses, allocation.on_trial;
+
+-- part: given_shares
+(
     select consumer.value as consumer, category.category, category.category_id, place.value as partition_id
     from json_table(:consumers, '$[*]' columns (number for ordinality, value varchar(128) character set utf8mb4 path '$')) as consumer
     straight_join json_table(:categories, '$[*]' columns (number for ordinality, value varchar(128) character set utf8mb4 path '$')) as named
@@ -115,32 +107,29 @@ from (
         on place.number = consumer.number
     straight_join holdfast_category as category on category.category = named.value
     limit 1000000
-) as given
+) as given;
+
+-- name: lock_shares
+-- The caller sorts the shares.
+select {share_columns}
+from {given_shares}
 straight_join holdfast_allocation as allocation force index (primary)
     on allocation.consumer = given.consumer and allocation.category_id = given.category_id
     and allocation.partition_id = given.partition_id
 for update;
 
--- name: lock_shares_to_seize
--- As `lock_shares`, but waits for transactions of the owners.
-select allocation.consumer, given.category, allocation.category_id, allocation.partition_id, allocation.state,
-       allocation.generation, allocation.owner, allocation.incarnation, allocation.target, allocation.deadline_at,
-       allocation.losses, allocation.on_trial
-from (
-    select consumer.value as consumer, category.category, category.category_id, place.value as partition_id
-    from json_table(:consumers, '$[*]' columns (number for ordinality, value varchar(128) character set utf8mb4 path '$')) as consumer
-    straight_join json_table(:categories, '$[*]' columns (number for ordinality, value varchar(128) character set utf8mb4 path '$')) as named
-        on named.number = consumer.number
-    straight_join json_table(:partition_ids, '$[*]' columns (number for ordinality, value int path '$')) as place
-        on place.number = consumer.number
-    straight_join holdfast_category as category on category.category = named.value
-    limit 1000000
-) as given
+-- part: latch_and_share
 straight_join holdfast_share_latch as latch force index (primary)
     on latch.consumer = given.consumer and latch.category = given.category and latch.partition_id = given.partition_id
 straight_join holdfast_allocation as allocation force index (primary)
     on allocation.consumer = given.consumer and allocation.category_id = given.category_id
-    and allocation.partition_id = given.partition_id
+    and allocation.partition_id = given.partition_id;
+
+-- name: lock_shares_to_seize
+-- As `lock_shares`, but waits for transactions of the owners.
+select {share_columns}
+from {given_shares}
+{latch_and_share}
 for update;
 
 -- name: free_latches
@@ -161,18 +150,12 @@ for update skip locked;
 
 -- name: lock_shares_of_node
 -- Waits for transactions of the node's handlers.
-select allocation.consumer, given.category, allocation.category_id, allocation.partition_id, allocation.state,
-       allocation.generation, allocation.owner, allocation.incarnation, allocation.target, allocation.deadline_at,
-       allocation.losses, allocation.on_trial
+select {share_columns}
 from (
     select share.consumer, category.category, share.category_id, share.partition_id
     from holdfast_allocation as share
     straight_join holdfast_category as category on category.category_id = share.category_id
     where share.owner = :node_id order by share.consumer, share.category_id, share.partition_id limit 1000000
 ) as given
-straight_join holdfast_share_latch as latch force index (primary)
-    on latch.consumer = given.consumer and latch.category = given.category and latch.partition_id = given.partition_id
-straight_join holdfast_allocation as allocation force index (primary)
-    on allocation.consumer = given.consumer and allocation.category_id = given.category_id
-    and allocation.partition_id = given.partition_id and allocation.owner = :node_id
+{latch_and_share} and allocation.owner = :node_id
 for update;

@@ -34,20 +34,14 @@ where not exists (select 1 from holdfast_consumer where consumer = :consumer);
 
 -- name: lock_shares_of_consumer
 -- Waits for transactions of the owners.
-select allocation.consumer, given.category, allocation.category_id, allocation.partition_id, allocation.state,
-       allocation.generation, allocation.owner, allocation.incarnation, allocation.target, allocation.deadline_at,
-       allocation.losses, allocation.on_trial
+select {share_columns}
 from (
     select share.consumer, category.category, share.category_id, share.partition_id
     from holdfast_allocation as share
     straight_join holdfast_category as category on category.category_id = share.category_id
     where share.consumer = :consumer order by share.category_id, share.partition_id limit 1000000
 ) as given
-straight_join holdfast_share_latch as latch force index (primary)
-    on latch.consumer = given.consumer and latch.category = given.category and latch.partition_id = given.partition_id
-straight_join holdfast_allocation as allocation force index (primary)
-    on allocation.consumer = given.consumer and allocation.category_id = given.category_id
-    and allocation.partition_id = given.partition_id
+{latch_and_share}
 for update;
 
 -- name: parked_among

@@ -23,7 +23,7 @@ select event_id, version, partition_id, position_id from holdfast_event where ev
 -- The version of the last event, or the one that was recorded when that event was trimmed.
 select coalesce(
     (select version from holdfast_event force index (by_stream) where category_id = :category_id and stream = :stream
-     order by category_id desc, stream desc, version desc limit 1),
+     order by version desc limit 1),
     (select version from holdfast_trimmed_stream where category_id = :category_id and stream = :stream),
     0
 ) as version;
@@ -31,7 +31,7 @@ select coalesce(
 -- name: version_of_stream_now
 select coalesce(
     (select version from holdfast_event force index (by_stream) where category_id = :category_id and stream = :stream
-     order by category_id desc, stream desc, version desc limit 1 lock in share mode),
+     order by version desc limit 1 lock in share mode),
     (select version from holdfast_trimmed_stream where category_id = :category_id and stream = :stream
      lock in share mode),
     0
@@ -41,7 +41,7 @@ select coalesce(
 select coalesce(
     (select version from holdfast_event force index (by_stream)
      where category_id = category.category_id and stream = :stream
-     order by category_id desc, stream desc, version desc limit 1),
+     order by version desc limit 1),
     (select version from holdfast_trimmed_stream
      where category_id = category.category_id and stream = :stream limit 1),
     0
@@ -62,7 +62,7 @@ select event.event_id, :category as category, event.stream, event.event_name, ev
 from holdfast_event as event force index (by_stream)
 where event.category_id = (select category_id from holdfast_category where category = :category)
   and event.stream = :stream and event.version > :after
-order by event.category_id, event.stream, event.version limit :limit;
+order by event.version limit :limit;
 
 -- name: read_stream_backwards
 select event.event_id, :category as category, event.stream, event.event_name, event.version, event.partition_id,
@@ -70,7 +70,7 @@ select event.event_id, :category as category, event.stream, event.event_name, ev
 from holdfast_event as event force index (by_stream)
 where event.category_id = (select category_id from holdfast_category where category = :category)
   and event.stream = :stream and event.version < :after
-order by event.category_id desc, event.stream desc, event.version desc limit :limit;
+order by event.version desc limit :limit;
 
 -- name: position_at
 -- Positions have no gaps and recorded_at never decreases, so a binary search finds it.
@@ -140,7 +140,7 @@ order by event.category_id, event.partition_id, event.position_id limit :limit;
 select octet_length(event.payload) from holdfast_event as event force index (by_stream)
 where event.category_id = (select category_id from holdfast_category where category = :category)
   and event.stream = :stream and event.version > :after
-order by event.category_id, event.stream, event.version limit :limit;
+order by event.version limit :limit;
 
 -- name: head_position
 select position_id from holdfast_head

@@ -9,20 +9,23 @@ where job.seq = :seq;
 select lane_id, queue, task, 0 as is_limited from holdfast_lane
 where (:queue is null or queue = :queue) and (:task is null or task = :task);
 
+-- part: given_seqs
+(select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as given;
+
 -- name: list_ready
 -- The first jobs over all lanes, which were found lane by lane: no server can limit what a join reads of each lane.
 select job.id, job.seq, lane.queue, lane.task, 'ready' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null as started_at, null as finished_at, null as worker_id, null as reason,
        job.order_key, job.limit_key, state.excused
-from (select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as given
+from {given_seqs}
 straight_join holdfast_job as job force index (primary) on job.seq = given.seq
 straight_join holdfast_lane as lane on lane.lane_id = job.lane_id
 straight_join holdfast_ready as state force index (primary)
     on state.lane_id = job.lane_id and state.turn = job.turn and state.seq = job.seq
 order by job.turn, job.seq;
 
--- name: counts
-select minute_at, lane.queue, lane.task, cast(sum(enqueued) as signed) as enqueued,
+-- part: minutes
+cast(sum(enqueued) as signed) as enqueued,
        cast(sum(completed) as signed) as completed, cast(sum(retried) as signed) as retried,
        cast(sum(failed) as signed) as failed, cast(sum(cancelled) as signed) as cancelled,
        cast(sum(lost) as signed) as lost, cast(sum(run_time) as signed) as run_time
@@ -33,23 +36,15 @@ from (
     select minute_at, lane_id, enqueued, completed, retried, failed, cancelled, lost, run_time
     from holdfast_tally where minute_at >= {now} - :since
 ) as counted
-straight_join holdfast_lane as lane on lane.lane_id = counted.lane_id
+straight_join holdfast_lane as lane on lane.lane_id = counted.lane_id;
+
+-- name: counts
+select minute_at, lane.queue, lane.task, {minutes}
 group by minute_at, lane.queue, lane.task
 order by minute_at, lane.queue, lane.task;
 
 -- name: count_sums
-select min(minute_at) as minute_at, lane.queue, lane.task, cast(sum(enqueued) as signed) as enqueued,
-       cast(sum(completed) as signed) as completed, cast(sum(retried) as signed) as retried,
-       cast(sum(failed) as signed) as failed, cast(sum(cancelled) as signed) as cancelled,
-       cast(sum(lost) as signed) as lost, cast(sum(run_time) as signed) as run_time
-from (
-    select minute_at, lane_id, enqueued, completed, retried, failed, cancelled, lost, run_time
-    from holdfast_minute_count where minute_at >= {now} - :since
-    union all
-    select minute_at, lane_id, enqueued, completed, retried, failed, cancelled, lost, run_time
-    from holdfast_tally where minute_at >= {now} - :since
-) as counted
-straight_join holdfast_lane as lane on lane.lane_id = counted.lane_id
+select min(minute_at) as minute_at, lane.queue, lane.task, {minutes}
 group by lane.queue, lane.task
 order by lane.queue, lane.task;
 

@@ -1,13 +1,16 @@
 -- The rows of jobs: lock them, and find out what became of them. Locks stand in subqueries of their own, so that the
 -- bodies and lanes that are read beside them stay free.
 
+-- part: lease_columns
+job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, job.limit_key, 'running' as state,
+       job.priority, job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted, running.lost, running.followed,
+       0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason, running.fence, running.worker_id,
+       running.started_at, running.lease_span, null as finished_at, null as reason;
+
 -- name: lock_leases
 -- Waits for transactions that have locked a row. May return the seq of one lease with the fence of another: the caller
 -- compares the pairs, and sorts them, so that two such calls cannot deadlock.
-select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, job.limit_key, 'running' as state,
-       job.priority, job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted, running.lost, running.followed,
-       0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason, running.fence, running.worker_id,
-       running.started_at, running.lease_span, null as finished_at, null as reason, 0 as held, {now} as token
+select {lease_columns}, 0 as held, {now} as token
 from (
     select held.* from (
         select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed
@@ -20,10 +23,7 @@ straight_join holdfast_lane as lane on lane.lane_id = job.lane_id;
 
 -- name: lock_expired
 -- Looks without locks first, then skips rows that a handler's transaction has locked: their holder is active.
-select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, job.limit_key, 'running' as state,
-       job.priority, job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted, running.lost, running.followed,
-       0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason, running.fence, running.worker_id,
-       running.started_at, running.lease_span, null as finished_at, null as reason, fleet.held, {now} as token
+select {lease_columns}, fleet.held, {now} as token
 from (
     select held.* from (
         select seq from holdfast_running
@@ -40,10 +40,7 @@ straight_join holdfast_job as job on job.seq = running.seq
 straight_join holdfast_lane as lane on lane.lane_id = job.lane_id;
 
 -- name: lock_of_worker
-select job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, job.limit_key, 'running' as state,
-       job.priority, job.max_attempts, job.turn, running.attempt, running.excused, running.interrupted, running.lost, running.followed,
-       0 as retrying, running.isolated, running.cancel_asked, running.cancel_reason, running.fence, running.worker_id,
-       running.started_at, running.lease_span, null as finished_at, null as reason,
+select {lease_columns},
        (select count(*) from holdfast_running where worker_id = :worker_id) as held, {now} as token
 from (
     select held.* from (
@@ -55,38 +52,7 @@ from (
 straight_join holdfast_job as job on job.seq = running.seq
 straight_join holdfast_lane as lane on lane.lane_id = job.lane_id;
 
--- name: lock_job
--- One job in any state: at most one of these rows exists. If a job moves to another table while this waits for its row,
--- none of its rows may be found: its state is null.
-select job.id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key, job.limit_key,
-       case
-           when running.seq is not null then 'running'
-           when completed.seq is not null then 'completed'
-           when failed.seq is not null then 'failed'
-           when cancelled.seq is not null then 'cancelled'
-           when ready.seq is not null then 'ready'
-           when blocked.seq is not null then 'blocked'
-           when scheduled.seq is not null then 'scheduled'
-       end as state,
-       job.priority, job.max_attempts, job.turn,
-       coalesce(running.attempt, completed.attempt, failed.attempt, cancelled.attempt, ready.attempt,
-                blocked.attempt, scheduled.attempt, 0) as attempt,
-       coalesce(running.excused, failed.excused, cancelled.excused, ready.excused, blocked.excused, scheduled.excused,
-                0) as excused,
-       coalesce(running.interrupted, ready.interrupted, blocked.interrupted, scheduled.interrupted, 0) as interrupted,
-       coalesce(running.lost, failed.lost, cancelled.lost, ready.lost, blocked.lost, scheduled.lost, 0) as lost,
-       coalesce(running.followed, ready.followed, scheduled.followed, blocked.followed, 0) as followed,
-       coalesce(scheduled.retrying, 0) as retrying, coalesce(running.isolated, 0) as isolated,
-       coalesce(running.cancel_asked, 0) as cancel_asked, running.cancel_reason,
-       coalesce(running.fence, 0) as fence, running.worker_id, running.started_at, running.lease_span,
-       coalesce(completed.finished_at, failed.finished_at, cancelled.finished_at) as finished_at,
-       coalesce(failed.reason, cancelled.reason) as reason, 0 as held, {now} as token
-from holdfast_job as job
-straight_join holdfast_lane as lane on lane.lane_id = job.lane_id
-left join (
-    select state.* from holdfast_running as state where seq = (select seq from holdfast_job where id = :id)
-    limit 1 for update
-) as running on true
+-- part: waiting_rows
 left join (
     select state.* from holdfast_ready as state force index (primary)
     where lane_id = (select lane_id from holdfast_job where id = :id)
@@ -102,7 +68,19 @@ left join (
 left join (
     select state.* from holdfast_blocked as state where seq = (select seq from holdfast_job where id = :id)
     limit 1 for update
-) as blocked on true
+) as blocked on true;
+
+-- name: lock_job
+-- One job in any state: at most one of these rows exists. If a job moves to another table while this waits for its row,
+-- none of its rows may be found: its state is null.
+select {locked_job}
+from holdfast_job as job
+straight_join holdfast_lane as lane on lane.lane_id = job.lane_id
+left join (
+    select state.* from holdfast_running as state where seq = (select seq from holdfast_job where id = :id)
+    limit 1 for update
+) as running on true
+{waiting_rows}
 left join (
     select state.* from holdfast_failed as state where seq = (select seq from holdfast_job where id = :id)
     limit 1 for update

@@ -199,20 +199,20 @@ delete from holdfast_running where seq = :seq and fence = :fence;
 -- name: complete_listed
 insert into holdfast_completed (seq, fence, worker_id, attempt, started_at, finished_at)
 select running.seq, running.fence, running.worker_id, running.attempt, running.started_at, {now}
-from (select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as given
+from {given_seqs}
 straight_join holdfast_running as running force index (primary)
     on running.seq = given.seq and running.fence = :fence and running.followed = 0;
 
 -- name: count_completed_listed
 insert into holdfast_tally (minute_at, lane_id, completed, run_time)
 select {now} - {now} % {minute}, running.lane_id, count(*), sum({now} - running.started_at)
-from (select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as given
+from {given_seqs}
 straight_join holdfast_running as running force index (primary)
     on running.seq = given.seq and running.fence = :fence
 group by running.lane_id;
 
 -- name: leave_listed
-delete running from (select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as given
+delete running from {given_seqs}
 straight_join holdfast_running as running force index (primary)
     on running.seq = given.seq and running.fence = :fence and running.followed = 0;
 
@@ -220,7 +220,7 @@ straight_join holdfast_running as running force index (primary)
 -- Locks the rows of these leases; the caller compares the pairs.
 select running.seq, running.fence, running.lane_id, running.worker_id, running.attempt, running.started_at,
        running.followed
-from (select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as given
+from {given_seqs}
 straight_join holdfast_running as running force index (primary) on running.seq = given.seq
 where running.fence in (:fences) for update;
 

@@ -119,7 +119,7 @@ where job.seq in (:seqs);
 
 -- name: set_limited_places
 -- After the turns of waiting jobs have changed.
-update (select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as given
+update {given_seqs}
 straight_join holdfast_blocked as waiting force index (primary) on waiting.seq = given.seq
 set waiting.place = (select turn from holdfast_job as job where job.seq = given.seq)
 where waiting.key_id < 0;

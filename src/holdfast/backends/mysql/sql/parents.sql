@@ -10,7 +10,7 @@ select job.id, given.seq, job.lane_id, lane.queue, lane.task, job.order_key, job
        coalesce(blocked.followed, 0) as followed, 0 as retrying, 0 as isolated, 0 as cancel_asked,
        null as cancel_reason, 0 as fence, null as worker_id, null as started_at, null as lease_span,
        cancelled.finished_at, cancelled.reason, 0 as held, {now} as token
-from (select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as given
+from {given_seqs}
 left join (
     select state.* from (select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as wanted
     straight_join holdfast_blocked as state force index (primary) on state.seq = wanted.seq
@@ -31,5 +31,5 @@ delete gone from (select * from json_table('[:change_ids]', '$[*]' columns (chan
 straight_join holdfast_parent_change as gone force index (primary) on gone.change_id = given.change_id;
 
 -- name: prune_links
-delete gone from (select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as given
+delete gone from {given_seqs}
 straight_join holdfast_parent_link as gone force index (primary) on gone.child_seq = given.seq;

@@ -70,22 +70,7 @@ select job.id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key, job.l
        null as lease_span, null as finished_at, null as reason, 0 as held, {now} as token
 from holdfast_job as job
 straight_join holdfast_lane as lane on lane.lane_id = job.lane_id
-left join (
-    select state.* from holdfast_ready as state force index (primary)
-    where lane_id = (select lane_id from holdfast_job where id = :id)
-      and turn = (select turn from holdfast_job where id = :id) and seq = (select seq from holdfast_job where id = :id)
-    limit 1 for update
-) as ready on true
-left join (
-    select state.* from holdfast_scheduled as state force index (primary)
-    where run_at = (select turn + priority * {priority_step} from holdfast_job where id = :id)
-      and seq = (select seq from holdfast_job where id = :id)
-    limit 1 for update
-) as scheduled on true
-left join (
-    select state.* from holdfast_blocked as state where seq = (select seq from holdfast_job where id = :id)
-    limit 1 for update
-) as blocked on true
+{waiting_rows}
 where job.id = :id;
 
 -- name: set_arguments

@@ -1,79 +1,22 @@
 -- Pruning, queues, and the version of the schema.
 
--- name: old_completed
--- Without parents of jobs that have not ended.
-select ended.seq from holdfast_completed as ended
-where ended.finished_at <= {now} - :keep
-  and (select 1 from holdfast_parent_link as link
-       where link.parent_seq = ended.seq
-         and (select 1 from holdfast_completed as child where child.seq = link.child_seq limit 1) is null
-         and (select 1 from holdfast_failed as child where child.seq = link.child_seq limit 1) is null
-         and (select 1 from holdfast_cancelled as child where child.seq = link.child_seq limit 1) is null
-       limit 1) is null
-order by ended.finished_at limit :limit;
-
--- name: lock_completed
+-- name: lock_{ended}: completed, failed, cancelled
 -- Without parents of jobs that have not ended. `is_child`: the job has links to parents.
 select ended.seq,
        (select 1 from holdfast_parent_link as link where link.child_seq = ended.seq limit 1) is not null as is_child
-from (select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as given
-straight_join holdfast_completed as ended force index (primary) on ended.seq = given.seq
+from {given_seqs}
+straight_join holdfast_{ended} as ended force index (primary) on ended.seq = given.seq
 where ended.finished_at <= {now} - :keep
-  and (select 1 from holdfast_parent_link as link
-       where link.parent_seq = ended.seq
-         and (select 1 from holdfast_completed as child where child.seq = link.child_seq limit 1) is null
-         and (select 1 from holdfast_failed as child where child.seq = link.child_seq limit 1) is null
-         and (select 1 from holdfast_cancelled as child where child.seq = link.child_seq limit 1) is null
-       limit 1) is null
+  and {no_open_child}
 for update;
 
--- name: lock_failed
-select ended.seq,
-       (select 1 from holdfast_parent_link as link where link.child_seq = ended.seq limit 1) is not null as is_child
-from (select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as given
-straight_join holdfast_failed as ended force index (primary) on ended.seq = given.seq
-where ended.finished_at <= {now} - :keep
-  and (select 1 from holdfast_parent_link as link
-       where link.parent_seq = ended.seq
-         and (select 1 from holdfast_completed as child where child.seq = link.child_seq limit 1) is null
-         and (select 1 from holdfast_failed as child where child.seq = link.child_seq limit 1) is null
-         and (select 1 from holdfast_cancelled as child where child.seq = link.child_seq limit 1) is null
-       limit 1) is null
-for update;
+-- name: prune_{ended}: completed, failed, cancelled
+delete gone from {given_seqs}
+straight_join holdfast_{ended} as gone force index (primary) on gone.seq = given.seq;
 
--- name: lock_cancelled
-select ended.seq,
-       (select 1 from holdfast_parent_link as link where link.child_seq = ended.seq limit 1) is not null as is_child
-from (select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as given
-straight_join holdfast_cancelled as ended force index (primary) on ended.seq = given.seq
-where ended.finished_at <= {now} - :keep
-  and (select 1 from holdfast_parent_link as link
-       where link.parent_seq = ended.seq
-         and (select 1 from holdfast_completed as child where child.seq = link.child_seq limit 1) is null
-         and (select 1 from holdfast_failed as child where child.seq = link.child_seq limit 1) is null
-         and (select 1 from holdfast_cancelled as child where child.seq = link.child_seq limit 1) is null
-       limit 1) is null
-for update;
-
--- name: prune_completed
-delete gone from (select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as given
-straight_join holdfast_completed as gone force index (primary) on gone.seq = given.seq;
-
--- name: prune_failed
-delete gone from (select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as given
-straight_join holdfast_failed as gone force index (primary) on gone.seq = given.seq;
-
--- name: prune_cancelled
-delete gone from (select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as given
-straight_join holdfast_cancelled as gone force index (primary) on gone.seq = given.seq;
-
--- name: prune_attempts
-delete gone from (select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as given
-straight_join holdfast_attempt as gone force index (primary) on gone.seq = given.seq;
-
--- name: prune_jobs
-delete gone from (select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as given
-straight_join holdfast_job as gone force index (primary) on gone.seq = given.seq;
+-- name: prune_{rows}s: attempt, job
+delete gone from {given_seqs}
+straight_join holdfast_{rows} as gone force index (primary) on gone.seq = given.seq;
 
 -- name: prune_fences
 -- Its counter outlives the rows; the last one stays, for the server to read the counter from after a crash.

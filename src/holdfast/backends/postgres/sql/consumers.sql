@@ -164,8 +164,7 @@ where parked.consumer = given.consumer and parked.category_id = given.category_i
   and parked.partition_id = given.partition_id and parked.stream = given.stream and parked.retrying
   and parked.position_id >= given.position_id;
 
--- name: park_by_position
--- Idempotent: a repeat finds the row. An event that was trimmed meanwhile is not parked.
+-- part: park_given
 insert into {schema}.parked (
     consumer, category_id, partition_id, position_id, event_id, stream, failure, attempts, retrying, parked_at
 )
@@ -174,7 +173,11 @@ select given.consumer, given.category_id, given.partition_id, given.position_id,
 from unnest(
     %(consumer)s::text[], %(category_id)s::integer[], %(partition_id)s::integer[], %(position)s::bigint[],
     %(stream)s::text[], %(failure)s::text[], %(attempts)s::integer[], %(retrying)s::boolean[]
-) as given (consumer, category_id, partition_id, position_id, stream, failure, attempts, retrying)
+) as given (consumer, category_id, partition_id, position_id, stream, failure, attempts, retrying);
+
+-- name: park_by_position
+-- Idempotent: a repeat finds the row. An event that was trimmed meanwhile is not parked.
+{park_given}
 cross join lateral (
     select event_id from {schema}.event
     where category_id = given.category_id and partition_id = given.partition_id and position_id = given.position_id limit 1
@@ -183,15 +186,7 @@ on conflict (consumer, category_id, partition_id, position_id) do nothing;
 
 -- name: park_by_version
 -- For a consumer of one stream: its positions are versions.
-insert into {schema}.parked (
-    consumer, category_id, partition_id, position_id, event_id, stream, failure, attempts, retrying, parked_at
-)
-select given.consumer, given.category_id, given.partition_id, given.position_id, event.event_id, given.stream,
-       given.failure, given.attempts, given.retrying, {now}
-from unnest(
-    %(consumer)s::text[], %(category_id)s::integer[], %(partition_id)s::integer[], %(position)s::bigint[],
-    %(stream)s::text[], %(failure)s::text[], %(attempts)s::integer[], %(retrying)s::boolean[]
-) as given (consumer, category_id, partition_id, position_id, stream, failure, attempts, retrying)
+{park_given}
 cross join lateral (
     select event_id from {schema}.event
     where category_id = given.category_id and stream = given.stream and version = given.position_id limit 1

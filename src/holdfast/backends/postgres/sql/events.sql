@@ -183,9 +183,12 @@ from unnest(
 ) as given (category_id, partition_id, position_id, trimmed)
 where head.category_id = given.category_id and head.partition_id = given.partition_id;
 
+-- part: event_columns
+event.event_id::text as event_id, category.category, event.stream, event.event_name, event.version, event.partition_id,
+       event.position_id, event.payload, event.headers, event.recorded_at;
+
 -- name: read_partition
-select event.event_id::text as event_id, category.category, event.stream, event.event_name, event.version, event.partition_id,
-       event.position_id, event.payload, event.headers, event.recorded_at
+select {event_columns}
 from {schema}.category as category
 cross join lateral (
     select * from {schema}.event
@@ -197,8 +200,7 @@ where category.category = %(category)s::text
 order by event.position_id;
 
 -- name: read_stream
-select event.event_id::text as event_id, category.category, event.stream, event.event_name, event.version, event.partition_id,
-       event.position_id, event.payload, event.headers, event.recorded_at
+select {event_columns}
 from {schema}.category as category
 cross join lateral (
     select * from {schema}.event
@@ -209,8 +211,7 @@ where category.category = %(category)s::text
 order by event.version;
 
 -- name: read_stream_backwards
-select event.event_id::text as event_id, category.category, event.stream, event.event_name, event.version, event.partition_id,
-       event.position_id, event.payload, event.headers, event.recorded_at
+select {event_columns}
 from {schema}.category as category
 cross join lateral (
     select * from {schema}.event

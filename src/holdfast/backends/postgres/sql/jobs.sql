@@ -23,6 +23,21 @@ from given cross join lateral (
     select lane_id, queue, task from {schema}.lane where queue = given.queue and task = given.task limit 1
 ) as lane;
 
+-- part: place_made
+readied as (
+    insert into {schema}.ready (lane_id, turn, seq, payload_bytes)
+    select lane_id, turn, seq, payload_bytes from made cross join instant where due_at <= now
+),
+delayed as (
+    insert into {schema}.scheduled (run_at, seq, retrying)
+    select due_at, seq, false from made cross join instant where due_at > now
+),
+counted as (
+    insert into {schema}.tally (minute_at, lane_id, enqueued)
+    select now - now %% {minute}, lane_id, count(*) from made cross join instant group by now, lane_id
+)
+select id::text, lane_id, turn, seq, due_at <= now from made cross join instant;
+
 -- name: enqueue
 -- The insert into job comes first: it waits for a concurrent transaction that inserts the same id, and then leaves the
 -- existing job unchanged, in any state.
@@ -49,19 +64,7 @@ made as (
     on conflict (id) do nothing
     returning seq, id, lane_id, turn, payload_bytes, turn + priority::bigint * {priority_step} as due_at
 ),
-readied as (
-    insert into {schema}.ready (lane_id, turn, seq, payload_bytes)
-    select lane_id, turn, seq, payload_bytes from made cross join instant where due_at <= now
-),
-delayed as (
-    insert into {schema}.scheduled (run_at, seq, retrying)
-    select due_at, seq, false from made cross join instant where due_at > now
-),
-counted as (
-    insert into {schema}.tally (minute_at, lane_id, enqueued)
-    select now - now %% {minute}, lane_id, count(*) from made cross join instant group by now, lane_id
-)
-select id::text, lane_id, turn, seq, due_at <= now from made cross join instant;
+{place_made};
 
 -- name: enqueue_one
 -- The same for a single job without a unique key, and without arrays: its parameters take the driver less time.
@@ -106,6 +109,25 @@ copy {schema}.ready (lane_id, turn, seq, payload_bytes) from stdin (format binar
 
 -- name: copy_scheduled
 copy {schema}.scheduled (run_at, seq, retrying) from stdin (format binary);
+
+-- part: lease_measured
+holder as materialized (
+    select nextval('{schema}.fence') as fence, {now} as now where exists (select 1 from measured)
+),
+gone as (
+    delete from {schema}.ready
+    where ctid = any(array(select place from measured where bytes <= %(max_bytes)s or number = 1))
+    returning lane_id, turn, seq, attempt + 1 as attempt, excused, interrupted, lost, followed
+),
+leased as (
+    insert into {schema}.running (
+        seq, lane_id, fence, worker_id, lease_until, lease_span, started_at, attempt, excused, interrupted, lost,
+        isolated, followed
+    )
+    select seq, lane_id, fence, %(worker_id)s, now + %(span)s, %(span)s, now, attempt, excused, interrupted, lost,
+           lost > 0 and %(isolates)s, followed
+    from gone cross join holder
+);
 
 -- name: claim
 -- `front`: the number of jobs in each lane among the first over all lanes, including those that other sessions are
@@ -206,23 +228,7 @@ measured as materialized (
     from locked where (select bytes from weighed) > %(max_bytes)s
     window running_total as (order by turn, seq)
 ),
-holder as materialized (
-    select nextval('{schema}.fence') as fence, {now} as now where exists (select 1 from measured)
-),
-gone as (
-    delete from {schema}.ready
-    where ctid = any(array(select place from measured where bytes <= %(max_bytes)s or number = 1))
-    returning lane_id, turn, seq, attempt + 1 as attempt, excused, interrupted, lost, followed
-),
-leased as (
-    insert into {schema}.running (
-        seq, lane_id, fence, worker_id, lease_until, lease_span, started_at, attempt, excused, interrupted, lost,
-        isolated, followed
-    )
-    select seq, lane_id, fence, %(worker_id)s, now + %(span)s, %(span)s, now, attempt, excused, interrupted, lost,
-           lost > 0 and %(isolates)s, followed
-    from gone cross join holder
-)
+{lease_measured}
 select job.id, gone.seq, lanes.queue, lanes.task, job.payload, job.headers, job.priority, job.max_attempts,
        job.timeout, job.enqueued_at, gone.turn, gone.attempt, gone.excused, gone.interrupted, gone.lost, holder.fence,
        job.order_key, gone.lane_id, (select count(*) from measured)
@@ -310,23 +316,7 @@ measured as materialized (
     select place, sum(payload_bytes) over running_total as bytes, row_number() over running_total as number
     from locked window running_total as (order by turn, seq)
 ),
-holder as materialized (
-    select nextval('{schema}.fence') as fence, {now} as now where exists (select 1 from measured)
-),
-gone as (
-    delete from {schema}.ready
-    where ctid = any(array(select place from measured where bytes <= %(max_bytes)s or number = 1))
-    returning lane_id, turn, seq, attempt + 1 as attempt, excused, interrupted, lost, followed
-),
-leased as (
-    insert into {schema}.running (
-        seq, lane_id, fence, worker_id, lease_until, lease_span, started_at, attempt, excused, interrupted, lost,
-        isolated, followed
-    )
-    select seq, lane_id, fence, %(worker_id)s, now + %(span)s, %(span)s, now, attempt, excused, interrupted, lost,
-           lost > 0 and %(isolates)s, followed
-    from gone cross join holder
-)
+{lease_measured}
 select job.id, gone.seq, front.queue, front.task, job.payload, job.headers, job.priority, job.max_attempts,
        job.timeout, job.enqueued_at, gone.turn, gone.attempt, gone.excused, gone.interrupted, gone.lost, holder.fence,
        job.order_key, gone.lane_id, (select count(*) from measured)

@@ -21,16 +21,19 @@ where job.limit_key is not null
 order by job.lane_id, job.limit_key
 on conflict (lane_id, limit_key) do nothing;
 
--- name: lock_limit_keys
--- The keys of these jobs, in the order in which every transaction locks keys.
-select known.key_id, past.seq
-from (
+-- part: keys_of_given
+(
     select given.seq, job.lane_id, job.limit_key
     from unnest(%(seqs)s::bigint[]) as given (seq)
     cross join lateral (select lane_id, limit_key from {schema}.job where seq = given.seq limit 1) as job
     where job.limit_key is not null
     order by job.lane_id, job.limit_key
-) as past
+) as past;
+
+-- name: lock_limit_keys
+-- The keys of these jobs, in the order in which every transaction locks keys.
+select known.key_id, past.seq
+from {keys_of_given}
 cross join lateral (
     select key_id from {schema}.limit_key
     where lane_id = past.lane_id and limit_key = past.limit_key limit 1
@@ -40,13 +43,7 @@ cross join lateral (
 -- name: free_limit_keys
 -- The same, without keys that other sessions have locked.
 select known.key_id, past.seq
-from (
-    select given.seq, job.lane_id, job.limit_key
-    from unnest(%(seqs)s::bigint[]) as given (seq)
-    cross join lateral (select lane_id, limit_key from {schema}.job where seq = given.seq limit 1) as job
-    where job.limit_key is not null
-    order by job.lane_id, job.limit_key
-) as past
+from {keys_of_given}
 cross join lateral (
     select key_id from {schema}.limit_key
     where lane_id = past.lane_id and limit_key = past.limit_key limit 1

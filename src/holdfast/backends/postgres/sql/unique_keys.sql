@@ -43,19 +43,7 @@ made as (
     from given where (select count(*) from kept) > 0 order by place
     returning seq, id, lane_id, turn, payload_bytes, turn + priority::bigint * {priority_step} as due_at
 ),
-readied as (
-    insert into {schema}.ready (lane_id, turn, seq, payload_bytes)
-    select lane_id, turn, seq, payload_bytes from made cross join instant where due_at <= now
-),
-delayed as (
-    insert into {schema}.scheduled (run_at, seq, retrying)
-    select due_at, seq, false from made cross join instant where due_at > now
-),
-counted as (
-    insert into {schema}.tally (minute_at, lane_id, enqueued)
-    select now - now %% {minute}, lane_id, count(*) from made cross join instant group by now, lane_id
-)
-select id::text, lane_id, turn, seq, due_at <= now from made cross join instant;
+{place_made};
 
 -- name: enqueue_unique_one
 -- The same for a single job. Without arrays the server keeps the plan: planning takes longer than all the rest.

@@ -50,12 +50,7 @@ with oldest as materialized (
     from (
         select seq, batch, finished_at from {schema}.completed as ended
         where batch is not null and finished_at <= (select {now}) - %(keep)s
-          and (select 1 from {schema}.parent_link as link
-               where link.parent_seq = ended.seq
-                 and (select 1 from {schema}.completed as child where child.seq = link.child_seq limit 1) is null
-                 and (select 1 from {schema}.failed as child where child.seq = link.child_seq limit 1) is null
-                 and (select 1 from {schema}.cancelled as child where child.seq = link.child_seq limit 1) is null
-               limit 1) is null
+          and {no_open_child}
         order by finished_at limit %(limit)s
     ) as front
     window by_age as (order by finished_at, seq)

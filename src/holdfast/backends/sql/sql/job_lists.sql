@@ -1,16 +1,19 @@
 -- Lists and counts for operators; read only.
 
--- name: job_view
--- Exactly one of the state rows exists.
-select job.id::text as id, job.seq, lane.queue, lane.task,
-       case
-           when running.seq is not null then 'running'
+-- part: state_of_job
+when running.seq is not null then 'running'
            when completed.seq is not null then 'completed'
            when failed.seq is not null then 'failed'
            when cancelled.seq is not null then 'cancelled'
            when ready.seq is not null then 'ready'
            when blocked.seq is not null then 'blocked'
-           else 'scheduled'
+           else 'scheduled';
+
+-- name: job_view
+-- Exactly one of the state rows exists.
+select job.id::text as id, job.seq, lane.queue, lane.task,
+       case
+           {state_of_job}
        end as state,
        job.priority,
        coalesce(running.attempt, completed.attempt, failed.attempt, cancelled.attempt, ready.attempt,
@@ -35,28 +38,25 @@ left join {schema}.scheduled as scheduled
 left join {schema}.blocked as blocked on blocked.seq = job.seq
 where job.id = :id::uuid;
 
--- name: job_states
--- As `job_view`, for many jobs: the subqueries keep the planner from joining whole tables.
-select job.id::text as id,
-       case
-           when running.seq is not null then 'running'
-           when completed.seq is not null then 'completed'
-           when failed.seq is not null then 'failed'
-           when cancelled.seq is not null then 'cancelled'
-           when ready.seq is not null then 'ready'
-           when blocked.seq is not null then 'blocked'
-           else 'scheduled'
-       end as state,
-       completed.result as result
-from {schema}.job as job
-left join lateral (select seq from {schema}.running where seq = job.seq limit 1) as running on true
-left join lateral (select seq, result from {schema}.completed where seq = job.seq limit 1) as completed on true
+-- part: ended_or_waiting
 left join lateral (select seq from {schema}.failed where seq = job.seq limit 1) as failed on true
 left join lateral (select seq from {schema}.cancelled where seq = job.seq limit 1) as cancelled on true
 left join lateral (
     select seq from {schema}.ready where lane_id = job.lane_id and turn = job.turn and seq = job.seq limit 1
 ) as ready on true
-left join lateral (select seq from {schema}.blocked where seq = job.seq limit 1) as blocked on true
+left join lateral (select seq from {schema}.blocked where seq = job.seq limit 1) as blocked on true;
+
+-- name: job_states
+-- As `job_view`, for many jobs: the subqueries keep the planner from joining whole tables.
+select job.id::text as id,
+       case
+           {state_of_job}
+       end as state,
+       completed.result as result
+from {schema}.job as job
+left join lateral (select seq from {schema}.running where seq = job.seq limit 1) as running on true
+left join lateral (select seq, result from {schema}.completed where seq = job.seq limit 1) as completed on true
+{ended_or_waiting}
 where job.id = any(:ids::uuid[]);
 
 -- name: job_attempts
@@ -93,17 +93,20 @@ where state.seq > :after_seq
   and (:queue::text is null or lane.queue = :queue) and (:task::text is null or lane.task = :task)
 order by state.seq limit :limit;
 
+-- part: newest_of_state
+cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
+join {schema}.lane as lane on lane.lane_id = job.lane_id
+where state.seq < :before
+  and (:queue::text is null or lane.queue = :queue) and (:task::text is null or lane.task = :task)
+order by state.seq desc limit :limit;
+
 -- name: list_running
 select job.id::text as id, job.seq, lane.queue, lane.task, 'running' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, state.started_at, null::bigint as finished_at, state.worker_id,
        null::text as reason, job.order_key, job.limit_key,
        state.excused as excused
 from {schema}.running as state
-cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
-join {schema}.lane as lane on lane.lane_id = job.lane_id
-where state.seq < :before
-  and (:queue::text is null or lane.queue = :queue) and (:task::text is null or lane.task = :task)
-order by state.seq desc limit :limit;
+{newest_of_state};
 
 -- name: list_completed
 select job.id::text as id, job.seq, lane.queue, lane.task, 'completed' as state, job.priority, state.attempt, job.max_attempts,
@@ -111,35 +114,15 @@ select job.id::text as id, job.seq, lane.queue, lane.task, 'completed' as state,
        null::text as reason, job.order_key, job.limit_key,
        null::bigint as excused
 from {schema}.completed as state
-cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
-join {schema}.lane as lane on lane.lane_id = job.lane_id
-where state.seq < :before
-  and (:queue::text is null or lane.queue = :queue) and (:task::text is null or lane.task = :task)
-order by state.seq desc limit :limit;
+{newest_of_state};
 
--- name: list_failed
-select job.id::text as id, job.seq, lane.queue, lane.task, 'failed' as state, job.priority, state.attempt, job.max_attempts,
+-- name: list_{ended}: failed, cancelled
+select job.id::text as id, job.seq, lane.queue, lane.task, '{ended}' as state, job.priority, state.attempt, job.max_attempts,
        job.enqueued_at, job.turn, null::bigint as started_at, state.finished_at,
        null::text as worker_id, state.reason, job.order_key, job.limit_key,
        state.excused
-from {schema}.failed as state
-cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
-join {schema}.lane as lane on lane.lane_id = job.lane_id
-where state.seq < :before
-  and (:queue::text is null or lane.queue = :queue) and (:task::text is null or lane.task = :task)
-order by state.seq desc limit :limit;
-
--- name: list_cancelled
-select job.id::text as id, job.seq, lane.queue, lane.task, 'cancelled' as state, job.priority, state.attempt, job.max_attempts,
-       job.enqueued_at, job.turn, null::bigint as started_at, state.finished_at,
-       null::text as worker_id, state.reason, job.order_key, job.limit_key,
-       state.excused
-from {schema}.cancelled as state
-cross join lateral (select * from {schema}.job where seq = state.seq limit 1) as job
-join {schema}.lane as lane on lane.lane_id = job.lane_id
-where state.seq < :before
-  and (:queue::text is null or lane.queue = :queue) and (:task::text is null or lane.task = :task)
-order by state.seq desc limit :limit;
+from {schema}.{ended} as state
+{newest_of_state};
 
 -- name: leases
 select job.id::text as job_id, running.seq, running.fence, lane.queue, lane.task, running.worker_id, running.attempt,

@@ -1,9 +1,8 @@
 -- The rows of jobs.
 
--- name: lock_job
--- One job in any state: at most one of these rows exists. If a job moves to another table while this waits for its row,
--- the snapshot contains none of its rows: its state is null.
-select job.id::text as id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key, job.limit_key,
+-- part: locked_job
+-- A job in any state: at most one of these rows exists.
+job.id::text as id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key, job.limit_key,
        case
            when running.seq is not null then 'running'
            when completed.seq is not null then 'completed'
@@ -25,7 +24,12 @@ select job.id::text as id, job.seq, job.lane_id, lane.queue, lane.task, job.orde
        coalesce(running.cancel_asked, false) as cancel_asked, running.cancel_reason,
        coalesce(running.fence, 0) as fence, running.worker_id, running.started_at, running.lease_span,
        coalesce(completed.finished_at, failed.finished_at, cancelled.finished_at) as finished_at,
-       coalesce(failed.reason, cancelled.reason) as reason, 0::bigint as held, {now} as token
+       coalesce(failed.reason, cancelled.reason) as reason, 0::bigint as held, {now} as token;
+
+-- name: lock_job
+-- One job in any state: at most one of these rows exists. If a job moves to another table while this waits for its row,
+-- the snapshot contains none of its rows: its state is null.
+select {locked_job}
 from {schema}.job as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
 left join lateral (select * from {schema}.running where seq = job.seq for update) as running on true
@@ -45,23 +49,14 @@ where job.id = :id::uuid;
 -- name: ids_by_seq
 select id::text as id from {schema}.job where id = any(:ids::uuid[]) order by seq;
 
--- name: leave_running
-delete from {schema}.running where seq = :seq;
+-- name: leave_{state}: running, blocked, failed, cancelled
+delete from {schema}.{state} where seq = :seq;
 
 -- name: leave_ready
 delete from {schema}.ready where lane_id = :lane_id and turn = :turn and seq = :seq;
 
 -- name: leave_scheduled
 delete from {schema}.scheduled where run_at = :run_at and seq = :seq;
-
--- name: leave_blocked
-delete from {schema}.blocked where seq = :seq;
-
--- name: leave_failed
-delete from {schema}.failed where seq = :seq;
-
--- name: leave_cancelled
-delete from {schema}.cancelled where seq = :seq;
 
 -- name: put_ready
 insert into {schema}.ready (lane_id, turn, seq, attempt, excused, interrupted, lost, followed)
@@ -71,12 +66,8 @@ values (:lane_id, :turn, :seq, :attempt, :excused, :interrupted, :lost, :followe
 insert into {schema}.scheduled (run_at, seq, retrying, attempt, excused, interrupted, lost, followed)
 values (:run_at, :seq, :retrying, :attempt, :excused, :interrupted, :lost, :followed);
 
--- name: put_failed
-insert into {schema}.failed (seq, attempt, excused, lost, finished_at, reason)
-values (:seq, :attempt, :excused, :lost, :finished_at, :reason);
-
--- name: put_cancelled
-insert into {schema}.cancelled (seq, attempt, excused, lost, finished_at, reason)
+-- name: put_{ended}: failed, cancelled
+insert into {schema}.{ended} (seq, attempt, excused, lost, finished_at, reason)
 values (:seq, :attempt, :excused, :lost, :finished_at, :reason);
 
 -- name: set_turns

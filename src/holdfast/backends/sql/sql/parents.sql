@@ -140,22 +140,11 @@ order by child_seq, place;
 -- name: graph_jobs
 select job.id::text as id, job.seq, lane.queue, lane.task,
        case
-           when running.seq is not null then 'running'
-           when completed.seq is not null then 'completed'
-           when failed.seq is not null then 'failed'
-           when cancelled.seq is not null then 'cancelled'
-           when ready.seq is not null then 'ready'
-           when blocked.seq is not null then 'blocked'
-           else 'scheduled'
+           {state_of_job}
        end as state
 from {schema}.job as job
 join {schema}.lane as lane on lane.lane_id = job.lane_id
 left join lateral (select seq from {schema}.running where seq = job.seq limit 1) as running on true
 left join lateral (select seq from {schema}.completed where seq = job.seq limit 1) as completed on true
-left join lateral (select seq from {schema}.failed where seq = job.seq limit 1) as failed on true
-left join lateral (select seq from {schema}.cancelled where seq = job.seq limit 1) as cancelled on true
-left join lateral (
-    select seq from {schema}.ready where lane_id = job.lane_id and turn = job.turn and seq = job.seq limit 1
-) as ready on true
-left join lateral (select seq from {schema}.blocked where seq = job.seq limit 1) as blocked on true
+{ended_or_waiting}
 where job.seq = any(:seqs::bigint[]);

@@ -15,38 +15,24 @@ select (
        ) as wait,
        (select 1 from {schema}.parent_change limit 1) is not null as parents_changed;
 
--- name: old_failed
+-- part: no_open_child
+(select 1 from {schema}.parent_link as link
+       where link.parent_seq = ended.seq
+         and (select 1 from {schema}.completed as child where child.seq = link.child_seq limit 1) is null
+         and (select 1 from {schema}.failed as child where child.seq = link.child_seq limit 1) is null
+         and (select 1 from {schema}.cancelled as child where child.seq = link.child_seq limit 1) is null
+       limit 1) is null;
+
+-- name: old_{ended}: completed, failed, cancelled
 -- `(select {now})` is one constant instant, which an index scan can use as its bound; a volatile clock cannot. Parents of
 -- jobs that have not ended are passed over here, too: however many there are, older and younger jobs are pruned.
-select ended.seq from {schema}.failed as ended
+select ended.seq from {schema}.{ended} as ended
 where ended.finished_at <= (select {now}) - :keep
-  and (select 1 from {schema}.parent_link as link
-       where link.parent_seq = ended.seq
-         and (select 1 from {schema}.completed as child where child.seq = link.child_seq limit 1) is null
-         and (select 1 from {schema}.failed as child where child.seq = link.child_seq limit 1) is null
-         and (select 1 from {schema}.cancelled as child where child.seq = link.child_seq limit 1) is null
-       limit 1) is null
+  and {no_open_child}
 order by ended.finished_at limit :limit;
 
--- name: old_cancelled
-select ended.seq from {schema}.cancelled as ended
-where ended.finished_at <= (select {now}) - :keep
-  and (select 1 from {schema}.parent_link as link
-       where link.parent_seq = ended.seq
-         and (select 1 from {schema}.completed as child where child.seq = link.child_seq limit 1) is null
-         and (select 1 from {schema}.failed as child where child.seq = link.child_seq limit 1) is null
-         and (select 1 from {schema}.cancelled as child where child.seq = link.child_seq limit 1) is null
-       limit 1) is null
-order by ended.finished_at limit :limit;
-
--- name: prune_completed
-delete from {schema}.completed where seq = any(array(select unnest(:seqs::bigint[])));
-
--- name: prune_failed
-delete from {schema}.failed where seq = any(array(select unnest(:seqs::bigint[])));
-
--- name: prune_cancelled
-delete from {schema}.cancelled where seq = any(array(select unnest(:seqs::bigint[])));
+-- name: prune_{ended}: completed, failed, cancelled
+delete from {schema}.{ended} where seq = any(array(select unnest(:seqs::bigint[])));
 
 -- name: prune_attempts
 delete from {schema}.attempt where seq = any(array(select unnest(:seqs::bigint[])));
@@ -57,44 +43,13 @@ delete from {schema}.job where seq = any(array(select unnest(:seqs::bigint[])));
 -- name: prune_workers
 delete from {schema}.worker where heartbeat_at < {now} - :keep;
 
--- name: lock_completed
+-- name: lock_{ended}: completed, failed, cancelled
 -- Without parents of jobs that have not ended. `is_child`: the job has links to parents.
 select ended.seq,
        (select 1 from {schema}.parent_link as link where link.child_seq = ended.seq limit 1) is not null as is_child
-from {schema}.completed as ended
+from {schema}.{ended} as ended
 where ended.seq = any(array(select unnest(:seqs::bigint[]))) and ended.finished_at <= {now} - :keep
-  and (select 1 from {schema}.parent_link as link
-       where link.parent_seq = ended.seq
-         and (select 1 from {schema}.completed as child where child.seq = link.child_seq limit 1) is null
-         and (select 1 from {schema}.failed as child where child.seq = link.child_seq limit 1) is null
-         and (select 1 from {schema}.cancelled as child where child.seq = link.child_seq limit 1) is null
-       limit 1) is null
-order by ended.seq for update;
-
--- name: lock_failed
-select ended.seq,
-       (select 1 from {schema}.parent_link as link where link.child_seq = ended.seq limit 1) is not null as is_child
-from {schema}.failed as ended
-where ended.seq = any(array(select unnest(:seqs::bigint[]))) and ended.finished_at <= {now} - :keep
-  and (select 1 from {schema}.parent_link as link
-       where link.parent_seq = ended.seq
-         and (select 1 from {schema}.completed as child where child.seq = link.child_seq limit 1) is null
-         and (select 1 from {schema}.failed as child where child.seq = link.child_seq limit 1) is null
-         and (select 1 from {schema}.cancelled as child where child.seq = link.child_seq limit 1) is null
-       limit 1) is null
-order by ended.seq for update;
-
--- name: lock_cancelled
-select ended.seq,
-       (select 1 from {schema}.parent_link as link where link.child_seq = ended.seq limit 1) is not null as is_child
-from {schema}.cancelled as ended
-where ended.seq = any(array(select unnest(:seqs::bigint[]))) and ended.finished_at <= {now} - :keep
-  and (select 1 from {schema}.parent_link as link
-       where link.parent_seq = ended.seq
-         and (select 1 from {schema}.completed as child where child.seq = link.child_seq limit 1) is null
-         and (select 1 from {schema}.failed as child where child.seq = link.child_seq limit 1) is null
-         and (select 1 from {schema}.cancelled as child where child.seq = link.child_seq limit 1) is null
-       limit 1) is null
+  and {no_open_child}
 order by ended.seq for update;
 
 -- name: pause

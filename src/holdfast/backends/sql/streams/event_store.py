@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from holdfast.backends.sql.category_cache import Categories
 from holdfast.backends.sql.streams import categories, reading, trimming
 from holdfast.model.event import StoredEvent
 from holdfast.store.steps import Runner
 from holdfast.store.stream_values import CategoryView
+
+
+def no_notification() -> None:
+    """Do nothing: events in a caller's transaction become visible at a commit that only the caller knows of."""
 
 
 class SqlEvents:
@@ -44,3 +50,14 @@ class SqlEvents:
         return await self._runner.write(
             lambda: trimming.trim(category, older_than=older_than, limit=limit, past_unread=past_unread)
         )
+
+
+class ServerEvents(SqlEvents):
+    """The same on a server. `appended` is to be called after each append, inside a joined transaction or not."""
+
+    def __init__(
+        self, runner: Runner, *, categories: Categories, appended: Callable[[], None] = no_notification
+    ) -> None:
+        super().__init__(runner)
+        self._categories = categories
+        self._appended = appended

@@ -1,17 +1,5 @@
 -- Pruning, queues, and the version of the schema.
 
--- name: old_completed
--- Without parents of jobs that have not ended.
-select ended.seq from holdfast_completed as ended
-where ended.finished_at <= :now - :keep
-  and (select 1 from holdfast_parent_link as link
-       where link.parent_seq = ended.seq
-         and (select 1 from holdfast_completed as child where child.seq = link.child_seq limit 1) is null
-         and (select 1 from holdfast_failed as child where child.seq = link.child_seq limit 1) is null
-         and (select 1 from holdfast_cancelled as child where child.seq = link.child_seq limit 1) is null
-       limit 1) is null
-order by ended.finished_at limit :limit;
-
 -- name: prune_counts
 delete from holdfast_count where minute_at < :now - :keep;
 

@@ -1,0 +1,102 @@
+"""What the handlers' transactions of server stores have in common."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from holdfast.model.isolation import Isolation
+from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTransaction, TransactionState
+from holdfast.store.steps import Place, Steps
+
+T = TypeVar("T")
+Texts = TypeVar("Texts")
+
+
+class TransactionPlace(NamedTuple, Generic[Texts]):
+    """What all transactions of a store share. `suspect` is called when a connection breaks: idle ones may have, too."""
+
+    statements: Texts
+    verbs: FencedVerbs
+    url: str
+    reply_timeout: float
+    suspect: Callable[[], None]
+    became_ready: Callable[[Sequence[Place]], None]
+
+
+class ServerTransaction(OpenTransaction, Generic[Texts]):
+    """A transaction on a connection of a pool."""
+
+    def __init__(
+        self,
+        connection: Any,
+        place: TransactionPlace[Texts],
+        fence: FenceCheck,
+        limit: timedelta,
+        isolation: Isolation,
+    ) -> None:
+        super().__init__(fence, limit, verbs=place.verbs, owner=place.statements, became_ready=place.became_ready)
+        self.connection = connection
+        self.connection.failure = None
+        self._place = place
+        self._statements = place.statements
+        self._reply_timeout = place.reply_timeout
+        self._isolation: Isolation = isolation
+        self._began = time.monotonic()
+
+    @property
+    @abstractmethod
+    def is_closed(self) -> bool:
+        """Whether the connection has ended."""
+
+    @property
+    def is_past_limit(self) -> bool:
+        """Whether it has been open for longer than its limit."""
+        return time.monotonic() - self._began >= self.limit.total_seconds()
+
+    @abstractmethod
+    def check_whole(self) -> None:
+        """Raise if the transaction is over, or if a statement of the handler has ended it or made it fail."""
+
+    def seal(self) -> None:
+        """Check that it can commit, and stop it from expiring."""
+        self.check_whole()
+        super().seal()
+
+    @contextmanager
+    def explained(self, *, committing: bool = False) -> Generator[None]:
+        """Translate errors of the driver to what happened to the transaction: see `explain`."""
+        try:
+            yield
+        except Exception as error:
+            self.explain(error, committing=committing)
+            raise
+
+    @abstractmethod
+    def explain(self, error: Exception, *, committing: bool = False) -> None:
+        """Raise what has happened to the transaction, in place of an error of the driver; else return.
+
+        Errors of the handler's own statements pass unchanged while the connection is open. If the transaction has
+        failed because of a conflict, that is raised, whatever the handler has made of it, unless it ends its attempt
+        on purpose.
+        """
+
+    @abstractmethod
+    async def run(self, steps: Steps[T]) -> T:
+        """Run a verb that joins the transaction."""
+
+    def close(self) -> None:
+        """Accept no further calls; report idle connections as suspect if this one broke by itself."""
+        self.stop_timer()
+        broke = self.is_closed and self.state is not TransactionState.EXPIRED
+        self.state = TransactionState.ENDED
+        if broke:
+            self._place.suspect()
+
+    @abstractmethod
+    def stop_timer(self) -> None:
+        """Stop the time limit."""
