@@ -37,6 +37,7 @@ _logger = logging.getLogger("holdfast.server")
 _POLL: Final = 0.5  # seconds
 _GAP: Final = 2.0  # seconds: see `runtime.reachability`; a quarter of a lease of eight seconds
 _SOONEST: Final = 0.01
+_REST: Final = 0.02  # seconds between rounds: each commit of another process may notify
 _LIMIT: Final = 1000  # jobs promoted, rescued or pruned in one call
 _PRUNE_EVERY: Final = 60.0
 
@@ -125,6 +126,7 @@ class WaitingClaims:
                 self._round += 1
                 begun, self._begun = self._begun, asyncio.Event()
                 begun.set()
+                await asyncio.sleep(_REST)  # what comes meanwhile belongs to one round
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait):
                         await self._woken.wait()
