@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _TIMES: Final = 5
 
 
-class ShownSchedule(msgspec.Struct, frozen=True):
+class ScheduleLine(msgspec.Struct, frozen=True):
     """A schedule, its state as one word, and its next times."""
 
     view: ScheduleView
@@ -27,13 +27,13 @@ class ShownSchedule(msgspec.Struct, frozen=True):
 class SchedulesScreen(msgspec.Struct, frozen=True):
     """All schedules, by name."""
 
-    schedules: tuple[ShownSchedule, ...]
+    schedules: tuple[ScheduleLine, ...]
 
 
 async def read_schedules(app: App) -> SchedulesScreen:
     """Read the schedules: one statement."""
     return SchedulesScreen(
-        tuple(ShownSchedule(view, _state(view), _next_times(view)) for view in await app.schedules.list())
+        tuple(ScheduleLine(view, _state(view), _next_times(view)) for view in await app.schedules.list())
     )
 
 

@@ -35,7 +35,7 @@ class ConsumerGrid(msgspec.Struct, frozen=True):
     cells: tuple[ShareCell, ...]
 
 
-class ShownNode(msgspec.Struct, frozen=True):
+class NodeLine(msgspec.Struct, frozen=True):
     """A node, its state as one word, and its colour in the grids."""
 
     view: NodeView
@@ -49,7 +49,7 @@ class StreamsScreen(msgspec.Struct, frozen=True):
     is_kept: bool
     categories: tuple[CategoryView, ...] = ()
     consumers: tuple[ConsumerGrid, ...] = ()
-    nodes: tuple[ShownNode, ...] = ()
+    nodes: tuple[NodeLine, ...] = ()
     leader: LeaderView | None = None
 
 
@@ -70,7 +70,7 @@ async def read_streams(app: App) -> StreamsScreen:
         )
         for view in sorted(consumers, key=lambda view: (-view.lag, view.name))
     )
-    rows = tuple(ShownNode(view, node_state(view), colours[view.node.node_id]) for view in nodes)
+    rows = tuple(NodeLine(view, node_state(view), colours[view.node.node_id]) for view in nodes)
     return StreamsScreen(True, tuple(categories), grids, rows, leader)
 
 
