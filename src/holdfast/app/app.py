@@ -9,6 +9,7 @@ from typing import Any, Never, NoReturn, ParamSpec, Self, TypeVar, Unpack, cast,
 from uuid import UUID
 
 from holdfast.app.admin import Jobs, Queues, SyncJobs, SyncQueues, check_limit
+from holdfast.app.administration import Administration, SyncAdministration
 from holdfast.app.app_settings import check_queue_limits, check_retention
 from holdfast.app.batch import AsyncBatch, BlockingBatch, open_batch, open_batch_blocking
 from holdfast.app.claim import callers_id, callers_lease, claim_or_release
@@ -23,7 +24,6 @@ from holdfast.app.open import open_for_app, open_streams
 from holdfast.app.relays import Relays, refuse_relay_name
 from holdfast.app.retry_unknown import repeat_unknown
 from holdfast.app.schedules import Schedules, SyncSchedules
-from holdfast.app.server_parts import ServerParts, SyncServerParts
 from holdfast.app.sync import Blocking, Portal, Sync
 from holdfast.app.task_admin import SyncTasks, TasksOfApp
 from holdfast.app.tasks import TaskDecorator, TaskHandle
@@ -56,7 +56,7 @@ _LEASE = timedelta(seconds=30)
 _RESCUE_LIMIT = 1000
 
 
-class App(Observing, ServerParts, AnswersOtherCalls):
+class App(Observing, Administration, AnswersOtherCalls):
     """Tasks, consumers and a store. Create one per program, at the top of a module.
 
     `url` names the store; the default is `$HOLDFAST_URL`, then `sqlite:///holdfast.db` in the current directory.
@@ -321,7 +321,7 @@ class App(Observing, ServerParts, AnswersOtherCalls):
         return await (await self.opened(install=False)).insight.workers()
 
 
-class SyncApp(SyncServerParts, Sync[App]):
+class SyncApp(SyncAdministration, Sync[App]):
     """`app.sync`; `with app.sync:` opens the store and closes it."""
 
     jobs: SyncJobs

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from holdfast.app.app import App
 
 
-class ServerParts:
+class Administration:
     """Access tokens, the audit log and bulk operations."""
 
     @cached_property
@@ -32,7 +32,7 @@ class ServerParts:
         return Operations(cast("App", self))
 
 
-class SyncServerParts:
+class SyncAdministration:
     """The same with blocking calls; they are attributes of `app.sync`."""
 
     tokens: SyncTokens
