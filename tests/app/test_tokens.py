@@ -31,9 +31,9 @@ async def test_any_other_text_is_refused(app: App):
     text = await app.tokens.create("ci", ["read"])
     other = await app.tokens.create("other", ["read"])
     wrong = [
-        "", "hf_", text[:-1], text + "0", text.upper(), f" {text}", text[:-1] + ("0" if text[-1] != "0" else "1"),
+        "", "holdfast_", text[:-1], text + "0", text.upper(), f" {text}", text[:-1] + ("0" if text[-1] != "0" else "1"),
         text[:20] + other[20:],  # the id of one, the secret of another
-        "hf_0000000000000000_" + text[20:], "\N{SNOWMAN}" * len(text),
+        "holdfast_0000000000000000_" + text[26:], "\N{SNOWMAN}" * len(text),
     ]  # fmt: skip
     assert [await app.tokens.verify(each) for each in wrong] == [None] * len(wrong)
 

@@ -1,6 +1,6 @@
 """`app.tokens`: access tokens for callers that are not on this machine.
 
-A token is `hf_<id>_<secret>`. The id is made from the token's name, so that a name is used once and a token is found by
+A token is `holdfast_<id>_<secret>`. The id is made from the token's name, so that a name is used once and a token is found by
 one read. Of the secret, 256 random bits, only the SHA-256 is stored: too many possibilities to need a slow hash.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 KIND = "token"
 _SECRET_BYTES = 32
 _ID_DIGITS = 16
-_TEXT = re.compile(rf"hf_([0-9a-f]{{{_ID_DIGITS}}})_([0-9a-f]{{{2 * _SECRET_BYTES}}})")
+_TEXT = re.compile(rf"holdfast_([0-9a-f]{{{_ID_DIGITS}}})_([0-9a-f]{{{2 * _SECRET_BYTES}}})")
 _PAGE = 500
 
 
@@ -85,7 +85,7 @@ class Tokens:
             is_new = found is not None and found.content == content
         if not is_new:
             raise ConfigError(f"there is a token {name!r}: revoke it first, or choose another name")
-        return f"hf_{token_id}_{secret}"
+        return f"holdfast_{token_id}_{secret}"
 
     async def verify(self, text: str) -> TokenView | None:
         """Return the token of this text; None if it is not a token, or was revoked. Costs one read at most."""
