@@ -14,8 +14,10 @@ partition. A node that was cut off may read what it likes; its commit finds anot
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -63,7 +65,8 @@ class AnchoredNotifier(OverStore[Notifier]):
     def arrived(self) -> None:
         """Wake the listeners of this process; called by the threads of readers."""
         for wake in list(self._listeners):
-            wake()
+            with suppress(RuntimeError):  # its loop was closed before it stopped to listen
+                wake()
 
 
 class AnchoredAllocations(OverStore[AllocationStore]):
@@ -75,16 +78,14 @@ class AnchoredAllocations(OverStore[AllocationStore]):
         self._categories = categories
         self._refreshed = -_REFRESH
 
-    async def survey(self) -> Survey:  # noqa: D102
+    async def survey(self) -> Survey:
+        """Survey the store; look at the topics now and then, in the background: a leader does not wait for brokers."""
         if time.monotonic() - self._refreshed >= _REFRESH:
-            await self._refresh()
             self._refreshed = time.monotonic()
+            views = await self._consumers.consumers()
+            named = {view.subscription.category for view in views if view.subscription.category is not None}
+            self._categories.refresh_soon(named)
         return await self._store.survey()
-
-    async def _refresh(self) -> None:
-        views = await self._consumers.consumers()
-        named = {view.subscription.category for view in views if view.subscription.category is not None}
-        await self._categories.refresh(named)
 
 
 @dataclass(frozen=True)
@@ -120,9 +121,10 @@ class _Parts:
         self.notifier = notifier = AnchoredNotifier(backend.notifier)
 
         def reader_of(consumer: str) -> KafkaReader:
-            if consumer not in self._readers:
-                self._readers[consumer] = KafkaReader(location, health, consumer, notifier.arrived)
-            return self._readers[consumer]
+            reader = self._readers.get(consumer)
+            if reader is None or not reader.is_alive:
+                self._readers[consumer] = reader = KafkaReader(location, health, consumer, notifier.arrived)
+            return reader
 
         categories = KafkaCategories(location, topics, store.foreign)
         events = KafkaEvents(
@@ -147,10 +149,12 @@ class _Parts:
         )
 
     def close(self) -> None:
-        """End the clients."""
+        """End the clients; blocks for a moment."""
         for reader in self._readers.values():
-            reader.close()
+            reader.stop()
         self._appender.close()
+        for reader in self._readers.values():
+            reader.join()
 
 
 class AnchoredBackend(OverStore[Backend]):
@@ -187,7 +191,8 @@ class AnchoredBackend(OverStore[Backend]):
         """Close the clients, then the store."""
         parts = self._parts.take()
         if parts is not None:
-            parts.close()
+            await parts.streams.categories.close()
+            await asyncio.to_thread(parts.close)
         await self._store.close()
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -22,9 +22,9 @@ from uuid import uuid4
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from holdfast.backends.kafka.envelope import Headers
-from holdfast.backends.kafka.error_map import ClientHealth, error_of, mapped
+from holdfast.backends.kafka.error_map import ClientHealth, error_of, mapped, mapped_append, mapped_undone
 from holdfast.backends.kafka.location import KafkaLocation
-from holdfast.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
+from holdfast.errors import OutcomeUnknown, StoreUnavailable
 
 _POLL: Final = 0.1
 _WITHIN_MS: Final = 20_000
@@ -59,7 +59,7 @@ class WrittenAt(NamedTuple):
 class _Delivery:
     """The answers to the records of one call; `done` runs once, when all have been answered."""
 
-    def __init__(self, number: int, done: Any) -> None:
+    def __init__(self, number: int, done: Callable[[], object]) -> None:
         self.places: list[WrittenAt | None] = [None] * number
         self.error: KafkaError | None = None
         self._left = number
@@ -108,37 +108,55 @@ class KafkaAppender:
     async def _append_one(self, record: OutgoingRecord) -> WrittenAt:
         loop = asyncio.get_running_loop()
         answered = asyncio.Event()
-        delivery = _Delivery(1, lambda: loop.call_soon_threadsafe(answered.set))
+
+        def tell() -> None:
+            with suppress(RuntimeError):  # the loop of the caller was closed, and nobody waits any more
+                loop.call_soon_threadsafe(answered.set)
+
+        delivery = _Delivery(1, tell)
         doing = f"append to {record.topic}"
+        producer = self._polled()
         try:
-            _produce(self._polled(), record, delivery.callback(0))
+            _produce(producer, record, delivery.callback(0))
         except KafkaException as error:
+            self._replace_if_fatal(producer, error_of(error))
             raise mapped(error_of(error), doing, self._health) from error
         except BufferError:
             raise StoreUnavailable(f"{doing}: too many events wait for an answer of the brokers") from None
         await answered.wait()
         if delivery.error is not None:
-            raise mapped(delivery.error, doing, self._health)
+            self._replace_if_fatal(producer, delivery.error)
+            raise mapped_append(delivery.error, doing, self._health)
         self._health.answered()
         return delivery.result()[0]
 
     def _polled(self) -> Producer:
         """Return the producer of single events, whose answers a thread receives."""
-        if self._single is None:
+        producer = self._single
+        if producer is None:
             with self._making:
-                if self._single is None:
-                    producer = Producer(self._location.client(self._health.on_error) | _SETTINGS)
-                    self._poller = threading.Thread(
+                producer = self._single
+                if producer is None:
+                    producer = Producer(_SETTINGS | self._location.client(self._health.on_error))
+                    poller = threading.Thread(
                         target=self._poll, args=(producer,), name="holdfast-kafka-producer", daemon=True
                     )
-                    self._poller.start()
-                    self._single = producer
-        return self._single
+                    self._single, self._poller = producer, poller
+                    poller.start()
+        return producer
 
     def _poll(self, producer: Producer) -> None:
-        while not self._closed.is_set():
+        """Receive answers, until the end or until another producer has taken its place."""
+        while not self._closed.is_set() and (self._single is producer or len(producer)):
             producer.poll(_POLL)
         producer.flush(1)
+
+    def _replace_if_fatal(self, producer: Producer, error: KafkaError) -> None:
+        """Give up a producer that can send nothing more, as after its sequence of records was broken."""
+        if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001
+            with self._making:
+                if self._single is producer:
+                    self._single = None
 
     def _append_all(self, records: Sequence[OutgoingRecord]) -> list[WrittenAt]:
         """Write records in a transaction."""
@@ -151,10 +169,13 @@ class KafkaAppender:
             producer.flush(_TRANSACTION)
         except KafkaException as error:
             self._abort(producer)
-            raise mapped(error_of(error), doing, self._health) from error
-        if delivery.error is not None or None in delivery.places:
+            raise mapped_undone(error_of(error), doing, self._health) from error
+        if delivery.error is not None:
             self._abort(producer)
-            raise _undone(delivery.error, doing, self._health)
+            raise mapped_undone(delivery.error, doing, self._health)
+        if None in delivery.places:
+            self._abort(producer)
+            raise StoreUnavailable(f"{doing}: the brokers did not acknowledge all events in time; none was written")
         self._commit(producer, doing)
         self._health.answered()
         return delivery.result()
@@ -163,7 +184,7 @@ class KafkaAppender:
         try:
             if self._transactional is None:
                 own = {"transactional.id": f"holdfast-append-{uuid4()}", "transaction.timeout.ms": _WITHIN_MS + 10_000}
-                producer = Producer(self._location.client(self._health.on_error) | _SETTINGS | own)
+                producer = Producer(_SETTINGS | self._location.client(self._health.on_error) | own)
                 producer.init_transactions(_TRANSACTION)
                 self._transactional = producer
             self._transactional.begin_transaction()
@@ -189,7 +210,7 @@ class KafkaAppender:
             error = error_of(failure)
             if error.txn_requires_abort():
                 self._abort(producer)
-                raise _undone(error, doing, self._health) from failure
+                raise mapped_undone(error, doing, self._health) from failure
             self._transactional = None
             message = f"{doing}: the commit was not answered: {error.str()}"
             raise OutcomeUnknown(message, is_repeatable=False) from failure
@@ -218,11 +239,3 @@ def _produce_or_wait(producer: Producer, record: OutgoingRecord, answered: Any) 
         else:
             producer.poll(0)
             return
-
-
-def _undone(error: KafkaError | None, doing: str, health: ClientHealth) -> HoldfastError:
-    """Return the error of a transaction that was aborted: what is unknown of a record is known of the transaction."""
-    if error is None:
-        return StoreUnavailable(f"{doing}: the brokers did not acknowledge all events in time; none was written")
-    found = mapped(error, doing, health)
-    return StoreUnavailable(str(found)) if isinstance(found, OutcomeUnknown) else found

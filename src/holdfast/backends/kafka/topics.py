@@ -83,8 +83,10 @@ class KafkaTopics:
     async def ends(self, topic: str, partitions: int) -> list[PartitionEnds]:
         """Return the ends of the partitions that a reader of committed records sees."""
         places = [TopicPartition(topic, number) for number in range(partitions)]
-        last = await self._offsets(dict.fromkeys(places, _client.OffsetSpec.latest()), topic)
-        first = await self._offsets(dict.fromkeys(places, _client.OffsetSpec.earliest()), topic)
+        last, first = await asyncio.gather(
+            self._offsets(dict.fromkeys(places, _client.OffsetSpec.latest()), topic),
+            self._offsets(dict.fromkeys(places, _client.OffsetSpec.earliest()), topic),
+        )
         return [PartitionEnds(max(end, start), start) for end, start in zip(last, first, strict=True)]
 
     async def position_at(self, topic: str, partition_id: int, at: datetime) -> int | None:
