@@ -164,6 +164,7 @@ class AnchoredBackend(OverStore[Backend]):
         super().__init__(store)
         self.url = f"{store.url}, events in {location.url}"
         self.events_url = location.url
+        self.location = location
         self._parts = PerProcess(lambda: _Parts(location, store))
 
     @property

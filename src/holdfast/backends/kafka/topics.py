@@ -22,7 +22,15 @@ _client: Any = admin  # its annotations are partial
 _TIMEOUT: Final = 10.0
 _LOOK: Final = 0.05
 _LEADERS_WITHIN: Final = 10.0  # seconds for the election of a leader
-_NO_LEADER: Final = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+_NO_LEADER: Final = frozenset(
+    {
+        KafkaError._NOENT,  # noqa: SLF001 - so the client says that it knows no leader
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
 _VISIBLE_WITHIN: Final = 15.0  # seconds until a new topic is known to the broker that answers
 # Only `trim` deletes events, and the broker's clock, which all producers share, decides on the time of an event.
 _CONFIG: Final = {"message.timestamp.type": "LogAppendTime", "retention.ms": "-1", "cleanup.policy": "delete"}
@@ -96,7 +104,10 @@ class KafkaTopics:
         return None if found < 0 else found
 
     async def _offsets(self, asked: Mapping[TopicPartition, Any], topic: str) -> list[int]:
-        """Return the offsets that were asked for; waits for leaders that are being elected."""
+        """Return the offsets that were asked for; waits for leaders that are being elected.
+
+        The client keeps the leaders that it knows for minutes, also after an error that says that they have changed.
+        """
         until = time.monotonic() + _LEADERS_WITHIN
         while True:
             try:
@@ -104,6 +115,7 @@ class KafkaTopics:
             except _NoLeaderError as error:
                 if time.monotonic() > until:
                     raise StoreUnavailable(str(error)) from error
+                await asyncio.to_thread(self._metadata, topic)
                 await asyncio.sleep(_LOOK)
 
     async def _offsets_now(self, asked: Mapping[TopicPartition, Any], topic: str) -> list[int]:
@@ -135,9 +147,9 @@ class KafkaTopics:
         found = await asyncio.to_thread(self._metadata)
         return sorted(found.topics)
 
-    def _metadata(self) -> Any:
+    def _metadata(self, topic: str | None = None) -> Any:
         try:
-            found = self._admin.list_topics(timeout=_TIMEOUT)
+            found = self._admin.list_topics(topic, timeout=_TIMEOUT)
         except KafkaException as error:
             raise mapped(error_of(error), f"reach {self._location.url}", self._health) from error
         self._health.answered()
