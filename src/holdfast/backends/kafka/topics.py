@@ -20,6 +20,7 @@ from holdfast.store.foreign_events import PartitionEnds
 
 _client: Any = admin  # its annotations are partial
 _TIMEOUT: Final = 10.0
+_DESCRIBE: Final = 4.0  # a fetch waits for it, and must end soon after its share was lost
 _LOOK: Final = 0.05
 _LEADERS_WITHIN: Final = 10.0  # seconds for the election of a leader
 _NO_LEADER: Final = frozenset(
@@ -59,7 +60,7 @@ class KafkaTopics:
 
     async def describe(self, topic: str) -> TopicFacts | None:
         """Return the facts of a topic, or None if it does not exist."""
-        asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_TIMEOUT)[topic]
+        asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_DESCRIBE)[topic]
         try:
             found = await self._answer(asked, f"describe topic {topic}")
         except CategoryNotFound:
