@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -98,6 +98,8 @@ class AnchoredStreams:
     allocations: AllocationStore
     categories: KafkaCategories
     topics: KafkaTopics
+    readers: Mapping[str, KafkaReader]
+    """By consumer; those that this process has read for."""
 
     @property
     def foreign(self) -> Any:
@@ -146,6 +148,7 @@ class _Parts:
             allocations=cast("AllocationStore", AnchoredAllocations(store.allocations, store.consumers, categories)),
             categories=categories,
             topics=topics,
+            readers=self._readers,
         )
 
     def close(self) -> None:

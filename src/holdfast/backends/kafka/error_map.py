@@ -45,6 +45,8 @@ _TOO_LARGE: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_
 _UNKNOWN_OUTCOME: Final = frozenset(
     {
         KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
+        KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
+        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
         KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         KafkaError.REQUEST_TIMED_OUT,
     }

@@ -12,6 +12,7 @@ without an answer raises `OutcomeUnknown`, and a repeat may write the event twic
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ from holdfast.backends.kafka.error_map import ClientHealth, error_of, mapped, ma
 from holdfast.backends.kafka.location import KafkaLocation
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
 
+_logger = logging.getLogger("holdfast.kafka")
 _POLL: Final = 0.1
 _WITHIN_MS: Final = 20_000
 """Milliseconds until an event that no broker acknowledges is given up."""
@@ -115,17 +117,14 @@ class KafkaAppender:
 
         delivery = _Delivery(1, tell)
         doing = f"append to {record.topic}"
-        producer = self._polled()
         try:
-            _produce(producer, record, delivery.callback(0))
+            _produce(self._polled(), record, delivery.callback(0))
         except KafkaException as error:
-            self._replace_if_fatal(producer, error_of(error))
             raise mapped(error_of(error), doing, self._health) from error
         except BufferError:
             raise StoreUnavailable(f"{doing}: too many events wait for an answer of the brokers") from None
         await answered.wait()
         if delivery.error is not None:
-            self._replace_if_fatal(producer, delivery.error)
             raise mapped_append(delivery.error, doing, self._health)
         self._health.answered()
         return delivery.result()[0]
@@ -146,17 +145,17 @@ class KafkaAppender:
         return producer
 
     def _poll(self, producer: Producer) -> None:
-        """Receive answers, until the end or until another producer has taken its place."""
-        while not self._closed.is_set() and (self._single is producer or len(producer)):
-            producer.poll(_POLL)
-        producer.flush(1)
-
-    def _replace_if_fatal(self, producer: Producer, error: KafkaError) -> None:
-        """Give up a producer that can send nothing more, as after its sequence of records was broken."""
-        if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001
+        """Receive answers until the end, or until the producer has failed."""
+        try:
+            while not self._closed.is_set():
+                producer.poll(_POLL)
+            producer.flush(1)
+        except KafkaException as failure:  # as after its sequence of records was broken: it sends nothing more
+            _logger.warning("a producer has failed, and the next append makes another: %s", error_of(failure).str())
             with self._making:
                 if self._single is producer:
                     self._single = None
+            _answer_waiting(producer)
 
     def _append_all(self, records: Sequence[OutgoingRecord]) -> list[WrittenAt]:
         """Write records in a transaction."""
@@ -221,6 +220,14 @@ class KafkaAppender:
         self._transactions.shutdown(wait=False, cancel_futures=True)
         if self._poller is not None:
             self._poller.join(2)
+
+
+def _answer_waiting(producer: Producer) -> None:
+    """Tell those who wait for a producer that has failed that their records will not be sent, or were sent in vain."""
+    producer.purge()
+    while len(producer):
+        with suppress(KafkaException):  # the failure again
+            producer.poll(_POLL)
 
 
 def _produce(producer: Producer, record: OutgoingRecord, answered: Any) -> None:
