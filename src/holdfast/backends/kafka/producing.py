@@ -94,6 +94,8 @@ class KafkaAppender:
         self._health = health
         self._single: Producer | None = None
         self._transactional: Producer | None = None
+        self._failure: KafkaError | None = None
+        """Why the last producer of single events has failed."""
         self._making = threading.Lock()
         self._closed = threading.Event()
         self._poller: threading.Thread | None = None
@@ -125,7 +127,9 @@ class KafkaAppender:
             raise StoreUnavailable(f"{doing}: too many events wait for an answer of the brokers") from None
         await answered.wait()
         if delivery.error is not None:
-            raise mapped_append(delivery.error, doing, self._health)
+            is_unsent = delivery.error.code() == KafkaError._PURGE_QUEUE  # noqa: SLF001
+            cause = self._failure if is_unsent and self._failure is not None else delivery.error
+            raise (mapped if is_unsent else mapped_append)(cause, doing, self._health)
         self._health.answered()
         return delivery.result()[0]
 
@@ -153,6 +157,7 @@ class KafkaAppender:
         except KafkaException as failure:  # as after its sequence of records was broken: it sends nothing more
             _logger.warning("a producer has failed, and the next append makes another: %s", error_of(failure).str())
             with self._making:
+                self._failure = error_of(failure)
                 if self._single is producer:
                     self._single = None
             _answer_waiting(producer)

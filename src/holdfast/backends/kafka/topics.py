@@ -152,6 +152,7 @@ class KafkaTopics:
         try:
             found = self._admin.list_topics(topic, timeout=_TIMEOUT)
         except KafkaException as error:
+            self._admin.poll(0)
             raise mapped(error_of(error), f"reach {self._location.url}", self._health) from error
         self._health.answered()
         return found
@@ -161,6 +162,7 @@ class KafkaTopics:
         try:
             found = await asyncio.wrap_future(asked)
         except KafkaException as error:
+            self._admin.poll(0)  # only now does the client report why it cannot connect
             if error_of(error).code() == ignore:
                 return None
             if error_of(error).code() in _NO_LEADER:
