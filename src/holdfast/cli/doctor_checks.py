@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from holdfast.cli.doctor_finding import Finding, FindingLevel, fine, some
+from holdfast.cli.doctor_kafka_checks import examine_kafka
 from holdfast.cli.doctor_redis_checks import examine_redis
 from holdfast.cli.doctor_server_checks import examine_server
 from holdfast.cli.doctor_stream_checks import examine_streams
@@ -54,6 +55,7 @@ async def examine(app: App) -> list[Finding]:
         _durability(capabilities.durability, facts),
         *examine_server(facts),
         *examine_redis(facts),
+        *examine_kafka(facts),
         fine("schema", "the tables match this version"),
         _clock(app, facts),
         _waiting(queues, live),

@@ -31,6 +31,7 @@ from holdfast.backends.kafka.location import KafkaLocation
 from holdfast.backends.kafka.over_store import OverStore
 from holdfast.backends.kafka.producing import KafkaAppender
 from holdfast.backends.kafka.reading import KafkaReader
+from holdfast.backends.kafka.topic_health import AnchoredInsight
 from holdfast.backends.kafka.topics import KafkaTopics
 from holdfast.concurrency.per_process import PerProcess
 from holdfast.errors import ConfigError
@@ -140,6 +141,7 @@ class _Parts:
             is_inside=backend.transactions.is_inside,
             facts=backend.insight.facts,
         )
+        self.insight = AnchoredInsight(backend.insight, store.foreign, store.consumers, categories, topics, events)
         consumers = AnchoredConsumers(store.consumers, store.foreign, events, categories, reader_of)
         self.streams = AnchoredStreams(
             store=store,
@@ -185,6 +187,11 @@ class AnchoredBackend(OverStore[Backend]):
     def streams(self) -> AnchoredStreams:
         """Events, consumers and shares."""
         return self._here.streams
+
+    @property
+    def insight(self) -> AnchoredInsight:
+        """Facts of the store and of the topics."""
+        return self._here.insight
 
     @property
     def notifier(self) -> AnchoredNotifier:
