@@ -34,7 +34,7 @@ async def app_with(events: str) -> AsyncGenerator[App]:
 
 def admin_of(url: str) -> Any:
     parts = urlsplit(url)
-    settings = {"bootstrap.servers": f"{parts.hostname}:{parts.port}"}
+    settings: dict[str, Any] = {"bootstrap.servers": f"{parts.hostname}:{parts.port}"}
     if parts.username:
         login = {"sasl.username": parts.username, "sasl.password": parts.password, "sasl.mechanism": "PLAIN"}
         settings |= {**login, "security.protocol": "sasl_plaintext"}

@@ -92,12 +92,11 @@ async def buffer_of(cluster: MockCluster, after: int = 0) -> AsyncGenerator[Part
 
 
 async def until_answered(buffer: PartitionBuffer) -> list[int]:
-    events, passed = [], 0
     for _ in range(40):
         events, passed = await buffer.take(0, 10, 1000)
         if len(events) == 4 or passed:
-            break
-    return [event.position for event in events]
+            return [event.position for event in events]
+    return []
 
 
 @pytest.mark.parametrize("error", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE])

@@ -86,7 +86,7 @@ class PartitionReading:
         self.done = 0
 
     def buffer(self) -> PartitionBuffer:
-        grant = {"generation": self._generation, "after": self.done}
+        grant: dict[str, Any] = {"generation": self._generation, "after": self.done}
         return self._reader.known(*self._place, **grant) or self._reader.begin(*self._place, **grant)
 
     async def take(self, limit: int) -> None:

@@ -16,7 +16,7 @@ PLACES = {"e1": 1, "e2": 2, "e4": 4, "e7": 7}
 def tale(**acknowledged: int) -> StreamTale:
     """Four events, with gaps between them; some acknowledged at another place."""
     told = StreamTale()
-    settings = {"seed": 1, "store": "sqlite", "lease_us": 2 * SECOND, "recovery_us": 4 * SECOND}
+    settings: dict[str, Any] = {"seed": 1, "store": "sqlite", "lease_us": 2 * SECOND, "recovery_us": 4 * SECOND}
     told.records[0] = ("conductor", RunBegan(at_us=BEGIN, has_gaps=True, **settings))
     told.add(0.3, AppendCalled, call="c-1", events=tuple(PLACES))
     told._events = len(PLACES)
