@@ -18,6 +18,10 @@ _AT_ONCE: Final = 1000
 Partition = tuple[str, int]
 
 
+def _ignore(_: object) -> None:
+    """Faults are injected: that the broker is away is no news."""
+
+
 class KafkaRunEvents:
     """The topics of a run: one for each category."""
 
@@ -33,7 +37,7 @@ class KafkaRunEvents:
         from confluent_kafka import admin
 
         client: Any = admin
-        return client.AdminClient(self._location.client(lambda _: None))
+        return client.AdminClient(self._location.client(_ignore))
 
     def create(self) -> None:
         """Delete what an earlier run has left; Holdfast itself creates the topics of this one."""
@@ -46,8 +50,9 @@ class KafkaRunEvents:
         try:
             admin = self._admin
             there = [topic for topic in self._topics if topic in admin.list_topics(timeout=_TIMEOUT).topics]
-            for deleted in (admin.delete_topics(there) if there else {}).values():
-                deleted.result(_TIMEOUT)
+            deleted: dict[str, Any] = admin.delete_topics(there) if there else {}
+            for each in deleted.values():
+                each.result(_TIMEOUT)
         except KafkaException as failure:
             error: KafkaError = failure.args[0]
             raise StoreUnavailable(f"{self.shown}: {error.str()}") from failure
@@ -76,7 +81,7 @@ class KafkaRunEvents:
         from confluent_kafka import Consumer, KafkaError, TopicPartition
 
         settings = {"group.id": "holdfast-torture", "enable.auto.commit": False, "enable.partition.eof": True}
-        client = Consumer({**self._location.client(lambda _: None), **settings, "isolation.level": "read_committed"})
+        client = Consumer({**self._location.client(_ignore), **settings, "isolation.level": "read_committed"})
         try:
             left = {(topic, number) for topic, name in self._topics.items() for number in range(PARTITIONS[name])}
             client.assign([TopicPartition(topic, number, 0) for topic, number in left])
@@ -94,7 +99,7 @@ class KafkaRunEvents:
             client.close()
 
     def _row(self, message: Any) -> EventRow:
-        headers = dict(message.headers() or ())
+        headers: dict[str, bytes] = dict(message.headers() or ())
         return EventRow(
             at_us=now_us(),
             event=headers["holdfast-id"].decode(),

@@ -39,13 +39,13 @@ class StreamReader:
 
     def counts(self) -> dict[str, int]:
         """Return how many events there are by state; one is done when every consumer has passed it."""
-        ends = {} if self.elsewhere is None else self.elsewhere.ends()
+        ends: dict[tuple[str, int], int] = {} if self.elsewhere is None else self.elsewhere.ends()
         with self._snapshot() as query:
             partitions = query.all("partitions_done")
             (parked,), (shares,), (owned,) = (
                 query.all(name)[0] for name in ("count_parked", "count_shares", "count_owned")
             )
-        heads = [ends.get((category, number), head) for category, number, head, _ in partitions]
+        heads: list[int] = [ends.get((category, number), head) for category, number, head, _ in partitions]
         head, done = sum(heads), sum(min(row[3], head) for row, head in zip(partitions, heads, strict=True))
         if shares < SHARES:  # some consumers have not subscribed yet
             done = 0
