@@ -77,7 +77,7 @@ class PartitionBuffer:
         return is_news
 
     def drop(self) -> None:
-        """Give up the records: nobody has asked for them for long."""
+        """Give up the records: no fetch has asked for them for long."""
         with self._lock:
             self.is_dropped = True
             self._events.clear()
@@ -107,7 +107,7 @@ class PartitionBuffer:
     def _notify(self) -> None:
         waiting = self._changed
         if waiting is not None:
-            with suppress(RuntimeError):  # the loop was closed, and nobody waits any more
+            with suppress(RuntimeError):  # the loop was closed: no call waits any more
                 waiting[0].call_soon_threadsafe(waiting[1].set)
 
     # --- the event loop -----------------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ class KafkaAppender:
         answered = asyncio.Event()
 
         def tell() -> None:
-            with suppress(RuntimeError):  # the loop of the caller was closed, and nobody waits any more
+            with suppress(RuntimeError):  # the loop of the caller was closed: no call waits any more
                 loop.call_soon_threadsafe(answered.set)
 
         delivery = _Delivery(1, tell)

@@ -23,7 +23,7 @@ _MOST_SHARES: Final = 20  # of a topic, whose oldest unread event is read
 
 
 class AnchoredInsight(OverStore[Insight]):
-    """`Insight`: that of the store; its facts also tell of the topics."""
+    """`Insight`: that of the store; its facts also describe the topics."""
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ class StreamReader:
             (parked,), (shares,), (owned,) = (
                 query.all(name)[0] for name in ("count_parked", "count_shares", "count_owned")
             )
-        heads: list[int] = [ends.get((category, number), head) for category, number, head, _ in partitions]
+        heads: list[int] = [ends.get((row[0], row[1]), int(row[2])) for row in partitions]
         head, done = sum(heads), sum(min(row[3], head) for row, head in zip(partitions, heads, strict=True))
         if shares < SHARES:  # some consumers have not subscribed yet
             done = 0
