@@ -193,6 +193,8 @@ async def test_positions_inside_what_compaction_has_removed_lead_to_the_next_rec
     async def billing(event: Event) -> None:
         handled.append(event)
 
+    await app.category("orders")  # adopts the topic
+
     async def compacted() -> bool:
         produce(topic, key=b"b", value=b"-1")  # a new segment: the last one is never compacted
         return len(await app.read("orders", partition_id=0, limit=50)) < 20
