@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, SchemaMismatch
 from holdfast.model.instants import MICROSECOND
+from holdfast.reports.doctor_kafka import examine_kafka
 from holdfast.reports.doctor_redis import examine_redis
 from holdfast.reports.doctor_server import examine_server
 from holdfast.reports.doctor_streams import examine_streams
@@ -55,6 +56,7 @@ async def examine(app: App, *, most: int | None = None) -> list[Finding]:
         _durability(capabilities.durability, facts),
         *examine_server(facts),
         *examine_redis(facts),
+        *examine_kafka(facts),
         fine("schema", "the tables match this version"),
         _clock(app, facts),
         _waiting(queues, live),

@@ -7,7 +7,9 @@ events are, and is stored with the category. A category has one home, and never 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
 
 from holdfast.model.allocation import Grant
 from holdfast.store.stream_values import Category, Fetched, KnownStart, Subscription
@@ -18,6 +20,25 @@ class PartitionEnds(NamedTuple):
 
     head: int
     trimmed: int
+
+
+FOREIGN_TOPICS: Final = "foreign_topics"
+"""The fact of `Insight.facts` that holds a list of `ForeignTopic`, as JSON."""
+
+
+class ForeignTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """How the other system keeps the events of a category; `trouble` says why that is unknown, or wrong.
+
+    Events are deleted after `retention` seconds; the oldest one that a consumer has not read is `unread_for` old.
+    """
+
+    category: str
+    topic: str
+    trouble: str = ""
+    replicas: int = 0
+    min_in_sync: int = 0
+    retention: float | None = None
+    unread_for: float | None = None
 
 
 class ForeignEvents(Protocol):

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Final, TypeVar
 
-from holdfast.errors import EventsGone, LeaseLost, OutcomeUnknown, StoreError, StoreUnavailable
+from holdfast.errors import ConfigError, EventsGone, LeaseLost, NotFound, OutcomeUnknown, StoreError, StoreUnavailable
 from holdfast.hooks.observers import Hooks
 from holdfast.model.allocation import Grant, Timing
 from holdfast.model.event import StoredEvent
@@ -70,7 +70,7 @@ class ShareConsumer:
         self._stop = asyncio.Event()
         self._wake = asyncio.Event()
         self._is_dropped = False
-        self._is_stuck = False
+        self._is_stopped = False
         self.was_released = self.was_taken = False
         """How the share ended, for the log: released here, or found in the hands of another node."""
         self._handling = EventRunner(
@@ -158,20 +158,21 @@ class ShareConsumer:
                 continue
             self._wake.clear()  # before the fetch: a later append sets it again
             try:
-                fetched = await self._until_answered(self._fetch)
-            except EventsGone as error:
-                await self._report_gone(error)
+                fetched = await self._until_answered(self._fetch, ends_with_stop=True)
+            except (EventsGone, ConfigError, NotFound) as error:
+                await self._report_stopped(error)
                 continue
+            self._is_stopped = False
             if fetched.is_lost:
                 raise LeaseLost
             if not await self._work_or_begin_again(fetched):
                 await self._idle()
 
-    async def _report_gone(self, error: EventsGone) -> None:
-        """Log, once, that the share cannot continue; an operator decides where it does."""
-        if not self._is_stuck:
+    async def _report_stopped(self, error: Exception) -> None:
+        """Log, once, that the share cannot continue until an operator acts; the other shares of the node do."""
+        if not self._is_stopped:
             _logger.error("%r is stopped: %s", self, error)
-        self._is_stuck = True
+        self._is_stopped = True
         await self._rest(_STORE_WAIT_MOST)
 
     async def _begin_again(self) -> None:
@@ -319,8 +320,11 @@ class ShareConsumer:
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    async def _until_answered(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Call the store until it answers; every verb is safe to repeat. Raises after a drop."""
+    async def _until_answered(self, call: Callable[[], Awaitable[T]], *, ends_with_stop: bool = False) -> T:
+        """Call the store until it answers; every verb is safe to repeat. Raises after a drop.
+
+        `ends_with_stop` is for a call that nothing depends on once the share consumer is to end.
+        """
         wait = _STORE_WAIT
         while True:
             try:
@@ -329,7 +333,8 @@ class ShareConsumer:
                 if self._is_dropped or (self._stop.is_set() and not self._may_handle()):
                     raise
                 _logger.warning("%r: a store call failed, retrying: %s", self, error)
-                await asyncio.sleep(wait)
+                if await (self._rest(wait) if ends_with_stop else asyncio.sleep(wait, False)):
+                    raise Stopped from error
                 wait = min(wait * 2, _STORE_WAIT_MOST)
 
     async def _idle(self) -> None:

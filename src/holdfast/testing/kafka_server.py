@@ -61,6 +61,7 @@ _SETTINGS: Final = {
     "num.network.threads": "1",
     "num.io.threads": "2",
     "log.cleaner.dedupe.buffer.size": "2097152",
+    "log.cleaner.backoff.ms": "200",
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.session.timeout.ms": "3000",
     "group.consumer.min.heartbeat.interval.ms": "300",
@@ -114,6 +115,23 @@ def _fetch(folder: Path) -> None:
         raise ConfigError(f"the jars of Kafka {VERSION} are not those of kafka.lock: {wrong[:4]}")
 
 
+def _with_users(users: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a broker that asks for a password, and denies what no rule allows."""
+    if not users:
+        return {}
+    first, password = next(iter(users.items()))
+    known = " ".join(f'user_{name}="{secret}"' for name, secret in users.items())
+    login = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="{first}" password="{password}"'
+    return {
+        "inter.broker.listener.name": "SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{login} {known};",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:{first};User:ANONYMOUS",  # the controller's own line has no login
+    }
+
+
 class KafkaServer:
     """A broker over a directory, which is also its controller unless it follows another one.
 
@@ -121,15 +139,24 @@ class KafkaServer:
     """
 
     def __init__(
-        self, folder: Path, *, node_id: int = 1, leader: KafkaServer | None = None, settings: Mapping[str, str] = {}
+        self,
+        folder: Path,
+        *,
+        node_id: int = 1,
+        leader: KafkaServer | None = None,
+        port: int | None = None,
+        users: Mapping[str, str] = {},
+        settings: Mapping[str, str] = {},
     ) -> None:
+        """`users` are names and passwords: the first has all rights, the others those that it grants."""
         self.data = folder
-        self.port = free_port()
+        self.port: int = port or free_port()
+        self._login = "".join([f"{name}:{password}@" for name, password in users.items()][:1])
         self.controller: int = free_port() if leader is None else leader.controller
         self.process: subprocess.Popen[bytes] | None = None
         self._java = str(find_java())
         self._jars = find_jars()
-        listeners = f"PLAINTEXT://{_HERE}:{self.port}"
+        listeners = f"{'SASL_PLAINTEXT' if users else 'PLAINTEXT'}://{_HERE}:{self.port}"
         controller = f"CONTROLLER://{_HERE}:{self.controller}"
         own = {
             "process.roles": "broker,controller" if leader is None else "broker",
@@ -141,7 +168,8 @@ class KafkaServer:
             "log.dirs": str(folder / "data"),
         }
         self._config = folder / "server.properties"
-        text = "\n".join(f"{name}={value}" for name, value in {**_SETTINGS, **own, **settings}.items())
+        all_settings = {**_SETTINGS, **own, **_with_users(users), **settings}
+        text = "\n".join(f"{name}={value}" for name, value in all_settings.items())
         self._config.write_text(text + "\n")
         self._guard = subprocess.Popen(  # noqa: S603 - our own text
             ["/bin/sh", "-c", _GUARD, "guard", str(folder)],
@@ -156,7 +184,7 @@ class KafkaServer:
     @property
     def url(self) -> str:
         """The URL of the broker."""
-        return f"kafka://{_HERE}:{self.port}/"
+        return f"kafka://{self._login}{_HERE}:{self.port}/"
 
     def _command(self, megabytes: int, *words: str) -> list[str]:
         return [self._java, f"-Xmx{megabytes}m", *_JAVA, "-cp", f"{self._jars}/*", *words]
@@ -217,10 +245,17 @@ class KafkaServer:
 
 
 @contextmanager
-def kafka_server(**settings: str) -> Generator[KafkaServer]:
+def kafka_server(
+    *,
+    node_id: int = 1,
+    leader: KafkaServer | None = None,
+    port: int | None = None,
+    users: Mapping[str, str] = {},
+    settings: Mapping[str, str] = {},
+) -> Generator[KafkaServer]:
     """Start a broker in a temporary directory, and end it with the block; raises `ConfigError` without Java or jars."""
     folder = Path(tempfile.mkdtemp(prefix="holdfast-kafka-"))
-    server = KafkaServer(folder, settings={name.replace("_", "."): text for name, text in settings.items()})
+    server = KafkaServer(folder, node_id=node_id, leader=leader, port=port, users=users, settings=settings)
     try:
         server.start()
         yield server

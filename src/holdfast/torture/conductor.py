@@ -12,8 +12,8 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from holdfast.app.app import App
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
+from holdfast.testing.kafka_server import KafkaServer
 from holdfast.torture.draining import Draining
 from holdfast.torture.events import Clock, ResumeAnswered, ResumeCalled, RunBegan, Snapshot
 from holdfast.torture.failure import RunFailed
@@ -33,7 +33,7 @@ from holdfast.torture.target import Target
 from holdfast.torture.target.jobs import JobReader
 from holdfast.torture.target.streams import StreamReader
 from holdfast.torture.urls import with_settings
-from holdfast.torture.work.app import LEASE_VARIABLE, OUTSIDE, URL
+from holdfast.torture.work.app import EVENTS, LEASE_VARIABLE, OUTSIDE, URL
 
 _SNAPSHOT_EVERY: Final = 1.0  # seconds
 _SNAPSHOT_SHARE: Final = 20  # snapshots may take a twentieth of the time
@@ -58,6 +58,7 @@ class Conductor:
         history: Path,
         progress: RunProgress,
         server: RunServer | None = None,
+        broker: KafkaServer | None = None,
     ) -> None:
         self.plan = plan
         self.target = target
@@ -82,7 +83,7 @@ class Conductor:
         self._outside = ""
         self._fleet = self._new_fleet()
         self._context = RunContext(
-            plan=plan, log=self.log, fleet=self._fleet, target=target, proxy=self._proxy, server=server
+            plan=plan, log=self.log, fleet=self._fleet, target=target, proxy=self._proxy, server=server, broker=broker
         )
         self.nemesis = Nemesis(self._context)
         progress.done, progress.wanted, progress.refused = self.log.done, self.nemesis.wanted, self.nemesis.refused
@@ -128,7 +129,7 @@ class Conductor:
     # --- the phases -------------------------------------------------------------------------------------------------
 
     async def _prepare(self) -> None:
-        async with App(self.target.url):
+        async with self.target.app():
             """Opening installs Holdfast's tables."""
         await asyncio.to_thread(self.target.prepare)
         plan = self.plan
@@ -140,6 +141,7 @@ class Conductor:
                 lease_us=round(plan.lease * 1_000_000),
                 recovery_us=round(plan.recovery * 1_000_000),
                 overtaking_us=round(_OVERTAKING * plan.slowness * 1_000_000),
+                has_gaps=self.target.events is not None,
             )
         )
         await self._resume(within=self.plan.scaled(_STARTING))  # an aborted run may have left it paused
@@ -235,7 +237,7 @@ class Conductor:
         give_up = time.monotonic() + within
         while True:
             try:
-                async with App(self.target.url) as app:
+                async with self.target.app() as app:
                     sent_us = now_us()
                     self.log.writer.write(ResumeCalled(at_us=sent_us, queue=PAUSED))
                     await app.queues.resume(PAUSED)
@@ -329,4 +331,5 @@ class Conductor:
             HISTORY: str(self.history),
             RUN: self.plan.run,
             ROLE: "worker",
+            EVENTS: "" if self.target.events is None else self.target.events.url,
         }

@@ -46,7 +46,8 @@ class RunBegan(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
     `recovery_us` bounds the time from the death of a holder until its jobs are freed, faults of the store aside.
     `isolates`: lost jobs run isolated, in a process that did not claim them. `overtaking_us` bounds how long a ready
-    job may be overtaken by jobs with a later turn; 0 leaves the order unchecked.
+    job may be overtaken by jobs with a later turn; 0 leaves the order unchecked. `has_gaps`: the positions of events
+    have gaps, and events have no versions, as in Kafka.
     """
 
     seed: int
@@ -55,6 +56,7 @@ class RunBegan(HistoryRecord, frozen=True, kw_only=True, gc=False):
     recovery_us: int
     isolates: bool = True
     overtaking_us: int = 30_000_000
+    has_gaps: bool = False
 
 
 class Exited(HistoryRecord, frozen=True, kw_only=True, gc=False):

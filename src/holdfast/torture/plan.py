@@ -29,6 +29,7 @@ class Fault(StrEnum):
     STATEMENT = "statement"
     TERMINATE = "terminate"
     RESTART = "restart"
+    BROKER = "broker"
     SKEW = "skew"
     SNAPSHOT = "snapshot"
 
@@ -43,6 +44,7 @@ MEANINGS: Final[Mapping[Fault, str]] = {
     Fault.STATEMENT: "connections cut at an autocommitted statement: its request or its reply is lost",
     Fault.TERMINATE: "sessions terminated by the server",
     Fault.RESTART: "the server killed or stopped at once, and started again",
+    Fault.BROKER: "the broker that keeps the events killed or stopped, and started again",
     Fault.SKEW: "workers whose wall clock is off by up to ten minutes",
     Fault.SNAPSHOT: "a snapshot held open",
 }
@@ -63,6 +65,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
     producers: int
     faults: dict[Fault, int]
+
+    def with_more(self, fault: Fault, count: int) -> Profile:
+        """Return the same with another kind of fault."""
+        return msgspec.structs.replace(self, faults={**self.faults, fault: count})
 
     def with_jobs(self, jobs: int) -> Profile:
         """Return the same with another number of jobs, and with more time if they would come too fast."""

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.errors import ConfigError, HoldfastError, SchemaMismatch, Unsupported
+from holdfast.testing.kafka_server import KafkaServer, kafka_server
 from holdfast.testing.mysql_server import Flavour, mysql_server
 from holdfast.testing.redis_server import redis_server
 from holdfast.torture.checker import RunVerdict, check
@@ -48,6 +49,13 @@ def own_server(kind: str = "postgresql", *, keeps: bool = False) -> Generator[Ru
         return
     with own_postgres(keeps=keeps) as server:
         yield server
+
+
+@contextmanager
+def own_broker() -> Generator[KafkaServer]:
+    """Start a broker of Kafka for the events of the run; remove it afterwards."""
+    with kafka_server() as broker:
+        yield broker
 
 
 @contextmanager
@@ -161,4 +169,4 @@ async def reported(
     return report_of(conductor, figures, verdict, times)
 
 
-__all__ = ["new_history", "no_verdict", "own_postgres", "own_server", "reported", "target_of", "torture"]
+__all__ = ["new_history", "no_verdict", "own_broker", "own_postgres", "own_server", "reported", "target_of", "torture"]

@@ -14,8 +14,10 @@ partition. A node that was cut off may read what it likes; its commit finds anot
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -29,6 +31,7 @@ from holdfast.backends.kafka.location import KafkaLocation
 from holdfast.backends.kafka.over_store import OverStore
 from holdfast.backends.kafka.producing import KafkaAppender
 from holdfast.backends.kafka.reading import KafkaReader
+from holdfast.backends.kafka.topic_health import AnchoredInsight
 from holdfast.backends.kafka.topics import KafkaTopics
 from holdfast.concurrency.per_process import PerProcess
 from holdfast.errors import ConfigError
@@ -63,7 +66,8 @@ class AnchoredNotifier(OverStore[Notifier]):
     def arrived(self) -> None:
         """Wake the listeners of this process; called by the threads of readers."""
         for wake in list(self._listeners):
-            wake()
+            with suppress(RuntimeError):  # its loop was closed before it stopped to listen
+                wake()
 
 
 class AnchoredAllocations(OverStore[AllocationStore]):
@@ -75,16 +79,14 @@ class AnchoredAllocations(OverStore[AllocationStore]):
         self._categories = categories
         self._refreshed = -_REFRESH
 
-    async def survey(self) -> Survey:  # noqa: D102
+    async def survey(self) -> Survey:
+        """Survey the store; look at the topics now and then, in the background: a leader does not wait for brokers."""
         if time.monotonic() - self._refreshed >= _REFRESH:
-            await self._refresh()
             self._refreshed = time.monotonic()
+            views = await self._consumers.consumers()
+            named = {view.subscription.category for view in views if view.subscription.category is not None}
+            self._categories.refresh_soon(named)
         return await self._store.survey()
-
-    async def _refresh(self) -> None:
-        views = await self._consumers.consumers()
-        named = {view.subscription.category for view in views if view.subscription.category is not None}
-        await self._categories.refresh(named)
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ class AnchoredStreams:
     allocations: AllocationStore
     categories: KafkaCategories
     topics: KafkaTopics
+    readers: Mapping[str, KafkaReader]
+    """By consumer; those that this process has read for."""
 
     @property
     def foreign(self) -> Any:
@@ -120,9 +124,10 @@ class _Parts:
         self.notifier = notifier = AnchoredNotifier(backend.notifier)
 
         def reader_of(consumer: str) -> KafkaReader:
-            if consumer not in self._readers:
-                self._readers[consumer] = KafkaReader(location, health, consumer, notifier.arrived)
-            return self._readers[consumer]
+            reader = self._readers.get(consumer)
+            if reader is None or not reader.is_alive:
+                self._readers[consumer] = reader = KafkaReader(location, health, consumer, notifier.arrived)
+            return reader
 
         categories = KafkaCategories(location, topics, store.foreign, in_store)
         events = KafkaEvents(
@@ -136,6 +141,7 @@ class _Parts:
             is_inside=backend.transactions.is_inside,
             facts=backend.insight.facts,
         )
+        self.insight = AnchoredInsight(backend.insight, store.foreign, store.consumers, categories, topics, events)
         consumers = AnchoredConsumers(store.consumers, store.foreign, events, categories, reader_of)
         self.streams = AnchoredStreams(
             store=store,
@@ -144,13 +150,16 @@ class _Parts:
             allocations=cast("AllocationStore", AnchoredAllocations(store.allocations, store.consumers, categories)),
             categories=categories,
             topics=topics,
+            readers=self._readers,
         )
 
     def close(self) -> None:
-        """End the clients."""
+        """End the clients; blocks for a moment."""
         for reader in self._readers.values():
-            reader.close()
+            reader.stop()
         self._appender.close()
+        for reader in self._readers.values():
+            reader.join()
 
 
 class AnchoredBackend(OverStore[Backend]):
@@ -160,6 +169,7 @@ class AnchoredBackend(OverStore[Backend]):
         super().__init__(store)
         self.url = f"{store.url}, events in {location.url}"
         self.events_url = location.url
+        self.location = location
         self._parts = PerProcess(lambda: _Parts(location, store, in_store))
 
     @property
@@ -179,6 +189,11 @@ class AnchoredBackend(OverStore[Backend]):
         return self._here.streams
 
     @property
+    def insight(self) -> AnchoredInsight:
+        """Facts of the store and of the topics."""
+        return self._here.insight
+
+    @property
     def notifier(self) -> AnchoredNotifier:
         """Notifications of the store, and of records that have arrived."""
         return self._here.notifier
@@ -187,7 +202,8 @@ class AnchoredBackend(OverStore[Backend]):
         """Close the clients, then the store."""
         parts = self._parts.take()
         if parts is not None:
-            parts.close()
+            await parts.streams.categories.close()
+            await asyncio.to_thread(parts.close)
         await self._store.close()
 
 

@@ -44,35 +44,55 @@ class PartitionBuffer:
         self._events: deque[StoredEvent] = deque()
         self._bytes = 0
         self._is_at_end = False
+        self._is_idle = False
         self._error: HoldfastError | None = None
         self._changed: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         self._lock = threading.Lock()
 
     # --- the reader's thread ------------------------------------------------------------------------------------------
 
-    def add(self, event: StoredEvent) -> None:
-        """Add a record that has arrived."""
+    def add(self, event: StoredEvent) -> bool:
+        """Add a record that has arrived; True if its consumer is idle, because it has found nothing."""
         with self._lock:
             if event.position <= self.read_to:
-                return
+                return False
             self._events.append(event)
             self._bytes += len(event.payload)
             self.read_to = event.position
             self._is_at_end = False
+            was_idle, self._is_idle = self._is_idle, False
         self._notify()
+        return was_idle
 
-    def ended_at(self, position: int) -> None:
-        """Note that nothing is left up to this position: records that were compacted, aborted, or control records."""
+    def ended_at(self, position: int) -> bool:
+        """Note that nothing is left up to this position: records that were compacted, aborted, or control records.
+
+        True if that is news for a consumer that is idle.
+        """
         with self._lock:
+            is_news = self._is_idle and position > self.read_to
             self.read_to = max(self.read_to, position)
             self._is_at_end = True
         self._notify()
+        return is_news
+
+    def drop(self) -> None:
+        """Give up the records: no fetch has asked for them for long."""
+        with self._lock:
+            self.is_dropped = True
+            self._events.clear()
+            self._bytes = 0
 
     def fail(self, error: HoldfastError) -> None:
         """Note that the partition cannot be read on."""
         with self._lock:
             self._error = error
         self._notify()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it is of no use any more."""
+        return self._error is not None
 
     @property
     def is_full(self) -> bool:
@@ -86,14 +106,15 @@ class PartitionBuffer:
 
     def _notify(self) -> None:
         waiting = self._changed
-        if waiting is not None and not waiting[0].is_closed():
-            waiting[0].call_soon_threadsafe(waiting[1].set)
+        if waiting is not None:
+            with suppress(RuntimeError):  # the loop was closed: no call waits any more
+                waiting[0].call_soon_threadsafe(waiting[1].set)
 
     # --- the event loop -----------------------------------------------------------------------------------------------
 
     def serves(self, generation: int, after: int) -> bool:
         """Return whether the records after a position can be taken from here, under this grant."""
-        return self.generation == generation and self._kept_from <= after and not self.is_dropped
+        return self.generation == generation and self._kept_from <= after and not self.is_dropped and not self._error
 
     async def take(
         self, after: int, limit: int, max_bytes: int, *, keep_after: int | None = None
@@ -101,7 +122,8 @@ class PartitionBuffer:
         """Return the next events after a position, and the position up to which there are no others.
 
         Records up to `keep_after`, by default up to the position itself, are not asked for again and are forgotten.
-        Waits a moment for the first ones. Raises `EventsGone` if records after the position were deleted.
+        Waits a moment for the first ones. Raises what the reader has met, such as `EventsGone` for deleted records; the
+        buffer is of no use then.
         """
         self.used = time.monotonic()
         changed = asyncio.Event()
@@ -120,6 +142,7 @@ class PartitionBuffer:
             last = events[-1].position if events else after
             is_all = not self._events or self._events[-1].position <= last
             passed = self.read_to if self._is_at_end and is_all else 0
+            self._is_idle = not events
         return events, passed
 
     @staticmethod

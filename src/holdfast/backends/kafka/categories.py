@@ -6,6 +6,7 @@ topic of its name that others have made.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Collection, Coroutine
@@ -16,12 +17,13 @@ from holdfast.backends.kafka.buffers import recreated
 from holdfast.backends.kafka.homes import Home
 from holdfast.backends.kafka.location import KafkaLocation
 from holdfast.backends.kafka.topics import KafkaTopics, TopicFacts
-from holdfast.errors import ConfigError, HoldfastError, StoreUnavailable
+from holdfast.errors import ConfigError, HoldfastError
 from holdfast.model.event import DEFAULT_PARTITIONS
 from holdfast.store.foreign_events import ForeignEvents, PartitionEnds
 from holdfast.store.stream_values import Category, Subscription
 
 _logger = logging.getLogger("holdfast.kafka")
+_LOOK_AGAIN: Final = 0.5
 _FRESH: Final = 5.0  # seconds for which the description of a topic is trusted while it is read
 
 
@@ -38,7 +40,10 @@ class KafkaCategories:
         self._in_store = in_store
         self._known: dict[str, Category] = {}
         self._described: dict[str, float] = {}
+        self._gone: set[Home] = set()
         self._failed: set[str] = set()
+        self._looking: set[asyncio.Task[None]] = set()
+        self._refreshing: asyncio.Task[None] | None = None
 
     async def find(self, name: str) -> Category | None:
         """Return a category that the store knows; its `home` is None if the store has its events."""
@@ -104,18 +109,31 @@ class KafkaCategories:
 
     async def check(self, home: Home) -> TopicFacts:
         """Return the facts of a topic; raises `EventsGone` if it was deleted, or deleted and created again."""
-        found = await self._topics.describe(home.topic)
-        if found is None or found.topic_id != home.topic_id:
-            raise recreated(home)
         self._described[home.topic] = time.monotonic()
+        found = await self._topics.describe(home.topic)
+        if found is None:
+            await asyncio.sleep(_LOOK_AGAIN)  # a broker that has just started may not know its topics yet
+            found = await self._topics.describe(home.topic)
+        if found is None or found.topic_id != home.topic_id:
+            self._gone.add(home)
+            raise recreated(home)
+        self._gone.discard(home)
         return found
 
     async def check_while_reading(self, home: Home, *, is_new: bool) -> None:
-        """Check a topic before it is read from a position, and now and then afterwards; not while no broker answers."""
-        if is_new or time.monotonic() - self._described.get(home.topic, -_FRESH) >= _FRESH:
+        """Check a topic before it is read from a position, and now and then afterwards, in the background.
+
+        Raises `EventsGone` as `check` does, and `StoreUnavailable` if a new buffer cannot be checked.
+        """
+        if is_new or home in self._gone:
+            await self.check(home)
+        elif time.monotonic() - self._described.get(home.topic, -_FRESH) >= _FRESH:
             self._described[home.topic] = time.monotonic()
-            with suppress(StoreUnavailable):  # the reader waits for a broker, too
-                await self.check(home)
+            self._soon(self._check_quietly(home))
+
+    async def _check_quietly(self, home: Home) -> None:
+        with suppress(HoldfastError):  # the next fetch raises it, or the reader waits for a broker, too
+            await self.check(home)
 
     async def of(self, subscription: Subscription) -> list[Category]:
         """Return the categories in Kafka that a subscription reads, with those whose topics others have made."""
@@ -130,11 +148,35 @@ class KafkaCategories:
         A broker that cannot be reached, or a topic that is gone, is logged once: its last known ends stay.
         """
         failed: set[str] = set()
-        for name in named:
-            await self._try(name, self.adopt(name), failed)
-        for category in await self._foreign.all():
-            await self._try(category.category, self.ends(category), failed)
+        await asyncio.gather(*(self._try(name, self.adopt(name), failed) for name in named))
+        categories = await self._foreign.all()
+        await asyncio.gather(*(self._try(each.category, self.ends(each), failed) for each in categories))
         self._failed = failed
+
+    def refresh_soon(self, named: Collection[str]) -> None:
+        """Refresh in the background, unless that is being done."""
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = self._soon(self._refresh_quietly(named))
+
+    async def _refresh_quietly(self, named: Collection[str]) -> None:
+        try:
+            await self.refresh(named)
+        except HoldfastError as error:  # of the store: the leader's own calls meet it, too
+            _logger.warning("could not look at the topics, trying again: %s", error)
+
+    def _soon(self, call: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(call)
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+        return task
+
+    async def close(self) -> None:
+        """End what runs in the background."""
+        loop = asyncio.get_running_loop()
+        own = [task for task in self._looking if task.get_loop() is loop]
+        for task in own:
+            task.cancel()
+        await asyncio.gather(*own, return_exceptions=True)
 
     async def _try(self, name: str, call: Coroutine[Any, Any, object], failed: set[str]) -> None:
         try:

@@ -89,6 +89,7 @@ class AnchoredConsumers(OverStore[ConsumerStore]):
         if buffer is None:
             buffer = reader.begin(home, share.partition_id, **place)
         events, passed = await buffer.take(after, limit, max_bytes)
+        # From here on the grant is compared with the store: what a node reads that has lost its share has no effect.
         seen = await self._foreign.look(grant, {event.stream for event in events}, limit=limit)
         if seen.is_lost:
             reader.drop(home, share.partition_id, grant.generation)

@@ -1,7 +1,7 @@
 """An event as a Kafka record, and back.
 
 ```text
-   stream          key, UTF-8       none: one stream for each partition, "~0"; not UTF-8: "~b64:…"
+   stream          key, UTF-8       none: one stream for each partition, "~0"; unprintable: "~b64:…"; long: "~sha256:…"
    payload         value, JSON      null: null; what is not JSON fails when the handler decodes it, never in the reader
    id, name        headers holdfast-id, holdfast-name; of others' records: derived from the place, "record"
    position        offset + 1       so a committed position is the next offset to read
@@ -12,16 +12,20 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any, Final
 from uuid import UUID, uuid5
 
 from holdfast.model.event import NewEvent, StoredEvent
+from holdfast.model.names import MAX_NAME
 
 ID: Final = "holdfast-id"
 NAME: Final = "holdfast-name"
 VERSION: Final = "holdfast-version"
 _OURS: Final = frozenset({ID, NAME, VERSION})
 _FOREIGN_NAME: Final = "record"
+_LONGEST: Final = 255  # characters of the name of a stream
+_DIGITS: Final = 19
 _NAMESPACE: Final = UUID("6f0c1f6e-41f5-5a0c-9d3b-6a4f4b8f2f11")
 
 Headers = list[tuple[str, bytes | str | None]]
@@ -44,7 +48,7 @@ def event_of(category: str, topic_id: str, message: Any) -> StoredEvent:
         id=_id(given.get(ID), f"{topic_id}/{partition}/{offset}"),
         category=category,
         stream=_stream(message.key(), partition),
-        name=given.get(NAME) or _FOREIGN_NAME,
+        name=_name(given.get(NAME)),
         version=_version(given.get(VERSION)),
         partition_id=partition,
         position=offset + 1,
@@ -58,6 +62,10 @@ def _texts(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, str]:
     return {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
 
 
+def _name(given: str | None) -> str:
+    return given if given and len(given) <= MAX_NAME and given.isprintable() else _FOREIGN_NAME
+
+
 def _id(given: str | None, place: str) -> str:
     try:
         return str(UUID(given)) if given else str(uuid5(_NAMESPACE, place))
@@ -66,16 +74,20 @@ def _id(given: str | None, place: str) -> str:
 
 
 def _version(given: str | None) -> int:
-    return int(given) if given is not None and given.isascii() and given.isdigit() else 0
+    is_one = given is not None and given.isascii() and given.isdigit() and len(given) < _DIGITS
+    return int(given) if given is not None and is_one else 0
 
 
 def _stream(key: bytes | None, partition: int) -> str:
     if key is None:
         return f"~{partition}"
     try:
-        return key.decode()
+        stream = key.decode()
     except UnicodeDecodeError:
-        return "~b64:" + urlsafe_b64encode(key).decode()
+        stream = ""
+    if not stream or not stream.isprintable():  # a store keeps no NUL in a text
+        stream = "~b64:" + urlsafe_b64encode(key).decode()
+    return stream if len(stream) <= _LONGEST else "~sha256:" + sha256(key).hexdigest()
 
 
 def _payload(value: bytes | None) -> str:

@@ -19,10 +19,14 @@ from holdfast.errors import (
 
 _logger = logging.getLogger("holdfast.kafka")
 
-_DENIED: Final = frozenset(
+_LOGIN_REFUSED: Final = frozenset(
     {
         KafkaError._AUTHENTICATION,  # noqa: SLF001 - the client's own codes have such names
         KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)
+_DENIED: Final = _LOGIN_REFUSED | frozenset(
+    {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -37,10 +41,12 @@ _UNKNOWN_TOPIC: Final = frozenset(
     }
 )
 _TOO_LARGE: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
-# The broker may have written the record, and only its answer is missing.
+# For an append: the broker may have written the record, and only its answer is missing.
 _UNKNOWN_OUTCOME: Final = frozenset(
     {
         KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
+        KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
+        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
         KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         KafkaError.REQUEST_TIMED_OUT,
     }
@@ -60,8 +66,8 @@ class ClientHealth:
     def __init__(self, url: str) -> None:
         self._url = url
         self._is_down = False
-        self.denial: KafkaError | None = None
-        """Why the broker refuses this client: calls only see that no broker answers."""
+        self.refusal: KafkaError | None = None
+        """Why brokers refuse the login of this client, since their last answer: calls only see that none answers."""
 
     @property
     def is_down(self) -> bool:
@@ -70,15 +76,16 @@ class ClientHealth:
 
     def on_error(self, error: KafkaError) -> None:
         """Note an error; the client calls this in any of its threads."""
-        if error.code() in _DENIED:
-            self.denial = error
+        if error.code() in _LOGIN_REFUSED:
+            self.refusal = error
         is_down = error.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
         if is_down and not self._is_down:
             self._is_down = True
             _logger.warning("%s: no broker can be reached, reconnecting: %s", self._url, error.str())
 
     def answered(self) -> None:
-        """Note that a broker has answered."""
+        """Note that a broker has answered, after a login."""
+        self.refusal = None
         if self._is_down:
             self._is_down = False
             _logger.info("%s: a broker can be reached again", self._url)
@@ -90,18 +97,24 @@ def error_of(exception: KafkaException) -> KafkaError:
     return error
 
 
-def mapped(error: KafkaError, doing: str, health: ClientHealth | None = None) -> HoldfastError:
-    """Return the error of Holdfast for one of the client; `doing` says what failed, as in "append to shop.orders"."""
+def mapped(error: KafkaError, doing: str, health: ClientHealth) -> HoldfastError:
+    """Return the error of Holdfast for one of the client; `doing` says what failed, as in "read shop.orders"."""
     code, text = error.code(), f"{doing}: {error.str()} ({error.name()})"
-    denial = error if code in _DENIED else None if health is None else health.denial
+    denial = error if code in _DENIED else health.refusal
     if denial is not None:
         return ConfigError(f"{doing}: the broker denies it, check user, password and rights: {denial.str()}")
     if code in _UNKNOWN_TOPIC:
         return CategoryNotFound(f"{text}; the first append creates the topic, or app.category(…)")
     if code in _TOO_LARGE:
         return PayloadError(f"{text}; the limits are max.message.bytes (topic) and message.max.bytes (client)")
-    if code in _UNKNOWN_OUTCOME:
-        return OutcomeUnknown(f"{text}; it may have been written", is_repeatable=False)
     if code in _FENCED:
         return LeaseLost(text)
     return StoreUnavailable(text)
+
+
+def mapped_append(error: KafkaError, doing: str, health: ClientHealth) -> HoldfastError:
+    """Return the error of an append outside a transaction, whose outcome may be unknown."""
+    if error.code() in _UNKNOWN_OUTCOME and health.refusal is None:
+        text = f"{doing}: {error.str()} ({error.name()}); it may have been written"
+        return OutcomeUnknown(text, is_repeatable=False)
+    return mapped(error, doing, health)

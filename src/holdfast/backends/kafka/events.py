@@ -104,8 +104,9 @@ class KafkaEvents:
         if found is None or found.home is None:
             return await self._store.read(category, partition_id, after=after, limit=limit)
         home = Home.of(found)
-        ends = await self._topics.ends(home.topic, found.partitions)
-        if partition_id >= len(ends) or limit < 1:
+        partitions = (await self._categories.check(home)).partitions
+        ends = await self._topics.ends(home.topic, partitions)
+        if partition_id >= partitions or limit < 1:
             return []
         begin = max(after, ends[partition_id].trimmed)
         if begin >= ends[partition_id].head:
@@ -131,11 +132,12 @@ class KafkaEvents:
         if found is None or found.home is None:
             return await self._store.position_at(category, partition_id, at)
         home = Home.of(found)
-        if partition_id >= found.partitions:
+        partitions = (await self._categories.check(home)).partitions
+        if partition_id >= partitions:
             return 0
         position = await self._topics.position_at(home.topic, partition_id, at)
         if position is None:
-            return (await self._topics.ends(home.topic, found.partitions))[partition_id].head
+            return (await self._topics.ends(home.topic, partitions))[partition_id].head
         return position
 
     async def open_category(self, name: str, partitions: int | None = None) -> CategoryView:  # noqa: D102

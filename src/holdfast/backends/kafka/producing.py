@@ -7,20 +7,23 @@ without an answer raises `OutcomeUnknown`, and a repeat may write the event twic
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final
 from uuid import uuid4
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
-from holdfast.backends.kafka.error_map import ClientHealth, error_of, mapped
+from holdfast.backends.kafka.error_map import ClientHealth, error_of, mapped, mapped_append
 from holdfast.backends.kafka.location import KafkaLocation
 from holdfast.backends.kafka.outgoing import PRODUCER_SETTINGS, Delivery, OutgoingRecord, WrittenAt, produce
 from holdfast.backends.kafka.transactions import TransactionalProducer
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import LeaseLost, StoreUnavailable
 
+_logger = logging.getLogger("holdfast.kafka")
 _POLL: Final = 0.1
 
 
@@ -32,6 +35,8 @@ class KafkaAppender:
         self._health = health
         self._single: Producer | None = None
         self._transactional: TransactionalProducer | None = None
+        self._failure: KafkaError | None = None
+        """Why the last producer of single events has failed."""
         self._making = threading.Lock()
         self._closed = threading.Event()
         self._poller: threading.Thread | None = None
@@ -48,7 +53,12 @@ class KafkaAppender:
     async def _append_one(self, record: OutgoingRecord) -> WrittenAt:
         loop = asyncio.get_running_loop()
         answered = asyncio.Event()
-        delivery = Delivery(1, lambda: loop.call_soon_threadsafe(answered.set))
+
+        def tell() -> None:
+            with suppress(RuntimeError):  # the loop of the caller was closed: no call waits any more
+                loop.call_soon_threadsafe(answered.set)
+
+        delivery = Delivery(1, tell)
         doing = f"append to {record.topic}"
         try:
             produce(self._polled(), record, delivery.callback(0))
@@ -58,27 +68,40 @@ class KafkaAppender:
             raise StoreUnavailable(f"{doing}: too many events wait for an answer of the brokers") from None
         await answered.wait()
         if delivery.error is not None:
-            raise mapped(delivery.error, doing, self._health)
+            is_unsent = delivery.error.code() == KafkaError._PURGE_QUEUE  # noqa: SLF001
+            cause = self._failure if is_unsent and self._failure is not None else delivery.error
+            raise (mapped if is_unsent else mapped_append)(cause, doing, self._health)
         self._health.answered()
         return delivery.result()[0]
 
     def _polled(self) -> Producer:
         """Return the producer of single events, whose answers a thread receives."""
-        if self._single is None:
+        producer = self._single
+        if producer is None:
             with self._making:
-                if self._single is None:
-                    producer = Producer(self._location.client(self._health.on_error) | PRODUCER_SETTINGS)
-                    self._poller = threading.Thread(
+                producer = self._single
+                if producer is None:
+                    producer = Producer(PRODUCER_SETTINGS | self._location.client(self._health.on_error))
+                    poller = threading.Thread(
                         target=self._poll, args=(producer,), name="holdfast-kafka-producer", daemon=True
                     )
-                    self._poller.start()
-                    self._single = producer
-        return self._single
+                    self._single, self._poller = producer, poller
+                    poller.start()
+        return producer
 
     def _poll(self, producer: Producer) -> None:
-        while not self._closed.is_set():
-            producer.poll(_POLL)
-        producer.flush(1)
+        """Receive answers until the end, or until the producer has failed."""
+        try:
+            while not self._closed.is_set():
+                producer.poll(_POLL)
+            producer.flush(1)
+        except KafkaException as failure:  # as after its sequence of records was broken: it sends nothing more
+            _logger.warning("a producer has failed, and the next append makes another: %s", error_of(failure).str())
+            with self._making:
+                self._failure = error_of(failure)
+                if self._single is producer:
+                    self._single = None
+            _answer_waiting(producer)
 
     def _append_all(self, records: Sequence[OutgoingRecord]) -> list[WrittenAt]:
         """Write records in a transaction."""
@@ -86,7 +109,10 @@ class KafkaAppender:
         if self._transactional is None or self._transactional.is_broken:
             own = f"holdfast-append-{uuid4()}"
             self._transactional = TransactionalProducer(self._location, self._health, own, doing)
-        return self._transactional.write(records, doing)
+        try:
+            return self._transactional.write(records, doing)
+        except LeaseLost as error:  # no other process has this id: the broker ended the transaction at its time limit
+            raise StoreUnavailable(f"{error}; nothing was written") from error
 
     def close(self) -> None:
         """Send what is waiting, and end."""
@@ -94,3 +120,11 @@ class KafkaAppender:
         self._transactions.shutdown(wait=False, cancel_futures=True)
         if self._poller is not None:
             self._poller.join(2)
+
+
+def _answer_waiting(producer: Producer) -> None:
+    """Tell those who wait for a producer that has failed that their records will not be sent, or were sent in vain."""
+    producer.purge()
+    while len(producer):
+        with suppress(KafkaException):  # the failure again
+            producer.poll(_POLL)

@@ -39,6 +39,7 @@ AT_ONCE: Final = 500
 _UNUSED_FOR: Final = 60.0  # seconds after which a buffer without a fetch is dropped
 _SWEEP: Final = 5.0
 _READ_WITHIN: Final = 20.0
+_ENDING: Final = 5.0
 READER_SETTINGS: Final = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -62,7 +63,7 @@ class KafkaReader:
         self._buffers: dict[Key, PartitionBuffer] = {}  # by the thread: the buffer whose assignment has run
         self._commands: queue.SimpleQueue[PartitionBuffer | Key | None] = queue.SimpleQueue()
         self._swept = time.monotonic()
-        self._client = Consumer(location.client(health.on_error) | READER_SETTINGS | {"group.id": f"holdfast-{name}"})
+        self._client = Consumer(READER_SETTINGS | location.client(health.on_error) | {"group.id": f"holdfast-{name}"})
         self._thread = threading.Thread(target=self._run, name=f"holdfast-kafka-{name}", daemon=True)
         self._thread.start()
 
@@ -89,10 +90,18 @@ class KafkaReader:
             del self._wanted[key]
             self._commands.put(key)
 
-    def close(self) -> None:
-        """End the thread and the client."""
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs; it ends by an unexpected error, which is in the log."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Let the thread end."""
         self._commands.put(None)
-        self._thread.join(5)
+
+    def join(self) -> None:
+        """Wait until the thread has ended, and closed the client; blocks."""
+        self._thread.join(_ENDING)
 
     # --- the thread ---------------------------------------------------------------------------------------------------
 
@@ -102,8 +111,8 @@ class KafkaReader:
                 self._read()
                 self._keep_within_bounds()
         except Exception:
-            _logger.exception("the reader of %s has ended", self._thread.name)
-            for buffer in self._buffers.values():
+            _logger.exception("the reader %s has ended; the next fetch starts another", self._thread.name)
+            for buffer in [*self._buffers.values(), *self._wanted.values()]:
                 buffer.fail(StoreUnavailable("the reader has ended by an error, which is in the log"))
         finally:
             self._client.close()
@@ -154,51 +163,57 @@ class KafkaReader:
         first = self._client.poll(POLL)
         if first is None:
             return
+        is_awaited = False
         for message in (first, *self._client.consume(AT_ONCE, 0)):
-            self._dispatch(message)
-        self._arrived()
+            is_awaited |= self._dispatch(message)
+        if is_awaited:
+            self._arrived()
 
-    def _dispatch(self, message: Any) -> None:
+    def _dispatch(self, message: Any) -> bool:
+        """Give a record, or an error, to the buffer of its partition; True if an idle consumer is to look."""
         buffer = self._buffers.get((message.topic(), message.partition()))
-        if buffer is not None and buffer.is_assigned:
-            deliver(buffer, message, self._health)
+        if buffer is None or not buffer.is_assigned:
+            return False
+        # Also what will pass, as a leader that is being elected: the next fetch begins again with another buffer.
+        is_awaited = deliver(buffer, message, self._health)
+        if buffer.has_failed:
+            self._unassign(buffer)
+        return is_awaited
 
     def _keep_within_bounds(self) -> None:
         for buffer in self._buffers.values():
             if buffer.is_assigned and buffer.is_full:
                 self._unassign(buffer)
-            elif not buffer.is_assigned and buffer.has_room:
+            elif not buffer.is_assigned and buffer.has_room and not buffer.has_failed:
                 self._assign(buffer)
         now = time.monotonic()
         if now - self._swept > _SWEEP:
             self._swept = now
             for key, buffer in list(self._buffers.items()):
                 if now - buffer.used > _UNUSED_FOR:  # its consumer ended without a release, or its handler takes long
-                    buffer.is_dropped = True
+                    buffer.drop()
                     self._forget(key)
 
 
-def deliver(buffer: PartitionBuffer, message: Any, health: ClientHealth) -> None:
-    """Add a record to its buffer, or what the client reports of the partition."""
+def deliver(buffer: PartitionBuffer, message: Any, health: ClientHealth) -> bool:
+    """Give a buffer its record, or what the client reports of its partition; True if an idle consumer is to look."""
     error: KafkaError | None = message.error()
     if error is None:
-        buffer.add(event_of(buffer.home.category, buffer.home.topic_id, message))
-        return
+        return buffer.add(event_of(buffer.home.category, buffer.home.topic_id, message))
     code = error.code()
     if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own codes have such names
         health.answered()
-        buffer.ended_at(message.offset())
-    elif code == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
-        buffer.fail(gone(buffer))
-    elif not error.retriable():
-        buffer.fail(mapped(error, f"read {buffer.home}", health))
+        return buffer.ended_at(message.offset())
+    is_gone = code == KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
+    buffer.fail(gone(buffer) if is_gone else mapped(error, f"read {buffer.home}", health))
+    return True
 
 
 def read_once(
     location: KafkaLocation, health: ClientHealth, home: Home, partition_id: int, *, after: int, limit: int
 ) -> list[StoredEvent]:
     """Return the next records of a partition, up to its end, with a client for this call; blocks."""
-    client = Consumer(location.client(health.on_error) | READER_SETTINGS | {"group.id": "holdfast-read"})
+    client = Consumer(READER_SETTINGS | location.client(health.on_error) | {"group.id": "holdfast-read"})
     buffer = PartitionBuffer(home, partition_id, generation=0, after=after)
     events: list[StoredEvent] = []
     until = time.monotonic() + _READ_WITHIN

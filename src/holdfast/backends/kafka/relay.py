@@ -98,7 +98,7 @@ class _Clients:
         self.senders: dict[int, _Sender] = {}
         self.group = f"{_NAME}{topic}"
         self._topic = topic
-        self._reader = Consumer(location.client(self.health.on_error) | _READER | {"group.id": self.group})
+        self._reader = Consumer(_READER | location.client(self.health.on_error) | {"group.id": self.group})
         self._group_metadata: Any = self._reader.consumer_group_metadata()
 
     def sent_to(self, partition_id: int, doing: str) -> SentUpTo:

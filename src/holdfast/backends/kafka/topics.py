@@ -29,9 +29,18 @@ from holdfast.store.foreign_events import PartitionEnds
 _client: Any = admin  # its annotations are partial
 _TIMEOUT: Final = 10.0
 _PING: Final = 2.0
+_DESCRIBE: Final = 4.0  # a fetch waits for it, and must end soon after its share was lost
 _LOOK: Final = 0.05
 _LEADERS_WITHIN: Final = 10.0  # seconds for the election of a leader
-_NO_LEADER: Final = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+_NO_LEADER: Final = frozenset(
+    {
+        KafkaError._NOENT,  # noqa: SLF001 - so the client says that it knows no leader
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
 _VISIBLE_WITHIN: Final = 15.0  # seconds until a new topic is known to the broker that answers
 # Only `trim` deletes events, and the broker's clock, which all producers share, decides on the time of an event.
 _CONFIG: Final = {"message.timestamp.type": "LogAppendTime", "retention.ms": "-1", "cleanup.policy": "delete"}
@@ -60,7 +69,7 @@ class KafkaTopics:
 
     async def describe(self, topic: str) -> TopicFacts | None:
         """Return the facts of a topic, or None if it does not exist."""
-        asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_TIMEOUT)[topic]
+        asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_DESCRIBE)[topic]
         try:
             found = await self._answer(asked, f"describe topic {topic}")
         except CategoryNotFound:
@@ -92,8 +101,10 @@ class KafkaTopics:
     async def ends(self, topic: str, partitions: int) -> list[PartitionEnds]:
         """Return the ends of the partitions that a reader of committed records sees."""
         places = [TopicPartition(topic, number) for number in range(partitions)]
-        last = await self._offsets(dict.fromkeys(places, _client.OffsetSpec.latest()), topic)
-        first = await self._offsets(dict.fromkeys(places, _client.OffsetSpec.earliest()), topic)
+        last, first = await asyncio.gather(
+            self._offsets(dict.fromkeys(places, _client.OffsetSpec.latest()), topic),
+            self._offsets(dict.fromkeys(places, _client.OffsetSpec.earliest()), topic),
+        )
         return [PartitionEnds(max(end, start), start) for end, start in zip(last, first, strict=True)]
 
     async def position_at(self, topic: str, partition_id: int, at: datetime) -> int | None:
@@ -103,7 +114,10 @@ class KafkaTopics:
         return None if found < 0 else found
 
     async def _offsets(self, asked: Mapping[TopicPartition, Any], topic: str) -> list[int]:
-        """Return the offsets that were asked for; waits for leaders that are being elected."""
+        """Return the offsets that were asked for; waits for leaders that are being elected.
+
+        The client keeps the leaders that it knows for minutes, also after an error that says that they have changed.
+        """
         until = time.monotonic() + _LEADERS_WITHIN
         while True:
             try:
@@ -111,6 +125,7 @@ class KafkaTopics:
             except _NoLeaderError as error:
                 if time.monotonic() > until:
                     raise StoreUnavailable(str(error)) from error
+                await asyncio.to_thread(self._metadata, topic)
                 await asyncio.sleep(_LOOK)
 
     async def _offsets_now(self, asked: Mapping[TopicPartition, Any], topic: str) -> list[int]:
@@ -175,12 +190,13 @@ class KafkaTopics:
 
     def ping(self) -> None:
         """Raise `StoreUnavailable` if no broker answers soon; blocks."""
-        self._metadata(_PING)
+        self._metadata(timeout=_PING)
 
-    def _metadata(self, timeout: float = _TIMEOUT) -> Any:
+    def _metadata(self, topic: str | None = None, *, timeout: float = _TIMEOUT) -> Any:
         try:
-            found = self._admin.list_topics(timeout=timeout)
+            found = self._admin.list_topics(topic, timeout=timeout)
         except KafkaException as error:
+            self._admin.poll(0)
             raise mapped(error_of(error), f"reach {self._location.url}", self._health) from error
         self._health.answered()
         return found
@@ -190,6 +206,7 @@ class KafkaTopics:
         try:
             found = await asyncio.wrap_future(asked)
         except KafkaException as error:
+            self._admin.poll(0)  # only now does the client report why it cannot connect
             if error_of(error).code() == ignore:
                 return None
             if error_of(error).code() in _NO_LEADER:

@@ -48,7 +48,7 @@ class TransactionalProducer:
         self.is_broken = False
         self._health = health
         own = {"transactional.id": transactional_id, "transaction.timeout.ms": _TIMEOUT_MS}
-        self._producer = Producer(location.client(health.on_error) | PRODUCER_SETTINGS | own)
+        self._producer = Producer(PRODUCER_SETTINGS | location.client(health.on_error) | own)
         try:
             self._producer.init_transactions(_TIMEOUT)
         except KafkaException as error:
@@ -57,7 +57,11 @@ class TransactionalProducer:
     def write(
         self, records: Sequence[OutgoingRecord], doing: str, consumed: GroupOffsets | None = None
     ) -> list[WrittenAt]:
-        """Write records in a transaction; return their places, in order."""
+        """Write records in a transaction; return their places, in order.
+
+        Raises `LeaseLost` if another producer of the id has fenced this one, or the broker at the time limit: then
+        nothing was written.
+        """
         delivery = Delivery(len(records), lambda: None)
         try:
             self._producer.begin_transaction()
@@ -101,8 +105,7 @@ class TransactionalProducer:
 
 
 def _undone(error: KafkaError | None, doing: str, health: ClientHealth) -> HoldfastError:
-    """Return the error of a transaction that was aborted: what is unknown of a record is known of the transaction."""
+    """Return the error of a transaction that was aborted, so that nothing was written; `LeaseLost` if it was fenced."""
     if error is None:
         return StoreUnavailable(f"{doing}: the brokers did not acknowledge all events in time; none was written")
-    found = mapped(error, doing, health)
-    return StoreUnavailable(str(found)) if isinstance(found, OutcomeUnknown) else found
+    return mapped(error, doing, health)

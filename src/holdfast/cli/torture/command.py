@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import random
 import shutil
 import signal
@@ -27,6 +28,7 @@ from holdfast.torture.failure import RunFailed
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from holdfast.testing.kafka_server import KafkaServer
     from holdfast.torture.plan import RunPlan
     from holdfast.torture.progress import RunProgress
     from holdfast.torture.report import RunReport
@@ -54,6 +56,11 @@ _NAMES: Final = ("smoke", "standard", "release")
     help="The length of the run: seconds, minutes, or half an hour.",
 )
 @click.option("--streams", is_flag=True, help="Torture streams, consumers and their allocation instead of jobs.")
+@click.option(
+    "--events",
+    metavar="URL|kafka",
+    help="With --streams: keep the events in Kafka, at this URL, or in a temporary broker (kafka), which is killed.",
+)
 @click.option("--seed", type=click.IntRange(0), help="Repeat the jobs and the faults of an earlier run.")
 @click.option(
     "--jobs", type=click.IntRange(100), help="The minimum number of jobs or events.  [default: the profile's]"
@@ -76,7 +83,7 @@ _NAMES: Final = ("smoke", "standard", "release")
 @json_option
 @debug_option
 @click.pass_context
-def torture(ctx: click.Context, /, *, url: str | None, server: str | None, **more: Any) -> None:
+def torture(ctx: click.Context, /, *, url: str | None, server: str | None, events: str | None, **more: Any) -> None:
     """Kill, freeze and disconnect real workers on your own database, and check that nothing was lost or doubled.
 
     A run creates its own SQLite file, its own schema in a PostgreSQL database, its own MySQL database, or its own store
@@ -93,12 +100,16 @@ def torture(ctx: click.Context, /, *, url: str | None, server: str | None, **mor
             "the URL on the command line contains a password, which all users of this machine can read in the "
             "process list"
         )
+    if events is not None and not more["streams"]:
+        raise ExitError("--events keeps the events of streams in Kafka: add --streams", ExitCode.USAGE)
+    os.environ.pop("HOLDFAST_EVENTS_URL", None)  # as $HOLDFAST_URL: a run touches only what its options name
     configure_logs(logging.INFO if is_debugging() else logging.ERROR)
     with unwound_by_signals() as unwinding, contextlib.ExitStack() as stack:
         try:
             own = _started(stack, server, keeps=more["keep"]) if server is not None else None
+            broker = _started_broker(stack) if events == "kafka" else None
             chosen = own.url if own is not None else url or URL
-            code = _run(chosen, own, **more)
+            code = _run(chosen, own, broker, events=events if broker is None else broker.url, **more)
         finally:
             unwinding.has_begun = True  # further signals must not interrupt the cleanup of the stack
     ctx.exit(code)
@@ -113,6 +124,15 @@ def _started(stack: contextlib.ExitStack, kind: str, *, keeps: bool) -> RunServe
         raise RunFailed(f"the server could not be started: {error}") from error
 
 
+def _started_broker(stack: contextlib.ExitStack) -> KafkaServer:
+    from holdfast.torture.run import own_broker
+
+    try:
+        return stack.enter_context(own_broker())
+    except OSError as error:
+        raise RunFailed(f"the broker could not be started: {error}") from error
+
+
 def _code_of(report: RunReport, *, is_written: bool) -> ExitCode:
     """Return the exit code: a violation takes precedence, and a run that did less than planned is not a success."""
     if not report.is_clean:
@@ -123,7 +143,9 @@ def _code_of(report: RunReport, *, is_written: bool) -> ExitCode:
 def _run(  # noqa: PLR0913 - the options of the command, by name
     url: str,
     server: RunServer | None,
+    broker: KafkaServer | None,
     *,
+    events: str | None,
     name: str,
     seed: int | None,
     jobs: int | None,
@@ -134,19 +156,22 @@ def _run(  # noqa: PLR0913 - the options of the command, by name
     streams: bool,
 ) -> ExitCode:
     from holdfast.torture.run import new_history, target_of
+    from holdfast.torture.target.kafka_events import events_of
 
     if report_file is not None:
         require_writable(report_file)
     target = target_of(url)
+    if events is not None:
+        target.keep_events_in(events_of(events))
     # A temporary server needs no reservation: it is private, and a restart would end the session that holds one.
     with target.reserved() if server is None else contextlib.nullcontext():
         target.require_own()
-        plan = _plan(name, target, seed=seed, jobs=jobs, streams=streams)
+        plan = _plan(name, target, broker, seed=seed, jobs=jobs, streams=streams)
         history = new_history(history_dir, plan.run)
         output = VerdictOutput(as_json=as_json)
         if not as_json:
             _announce(output, plan, target, streams=streams)
-        report = _reported(plan, target, server, history=history, as_json=as_json, streams=streams)
+        report = _reported(plan, target, server, broker, history=history, as_json=as_json, streams=streams)
         if server is not None and not report.is_clean:
             server.is_kept = True  # before the output, which may fail
         if report.is_clean and history_dir is None:
@@ -171,13 +196,20 @@ def _announce(output: VerdictOutput, plan: RunPlan, target: Target, *, streams: 
 
 
 def _reported(
-    plan: RunPlan, target: Target, server: RunServer | None, *, history: Path, as_json: bool, streams: bool
+    plan: RunPlan,
+    target: Target,
+    server: RunServer | None,
+    broker: KafkaServer | None,
+    *,
+    history: Path,
+    as_json: bool,
+    streams: bool,
 ) -> RunReport:
     """Run; if there is no report, say what is left behind, and never use the exit code of a violation."""
     from holdfast.torture.run import no_verdict
 
     try:
-        return _interruptible(plan, target, server, history=history, as_json=as_json, streams=streams)
+        return _interruptible(plan, target, server, broker, history=history, as_json=as_json, streams=streams)
     except (KeyboardInterrupt, asyncio.CancelledError):
         message = f"interrupted: all processes of the run were stopped; {_left(target, server, history)}"
         raise ExitError(message, ExitCode.INTERRUPTED) from None
@@ -200,21 +232,31 @@ def _left(target: Target, server: RunServer | None, history: Path) -> str:
     return f"{recorded}, and the server's data is in {server.data}" if server.is_kept else recorded
 
 
-def _plan(name: str, target: Target, *, seed: int | None, jobs: int | None, streams: bool) -> RunPlan:
+def _plan(
+    name: str, target: Target, broker: KafkaServer | None, *, seed: int | None, jobs: int | None, streams: bool
+) -> RunPlan:
     from holdfast.torture.calibrate import fitting_lease
-    from holdfast.torture.plan import RunPlan, profile_of
-    from holdfast.torture.streams.profiles import stream_profile_of
+    from holdfast.torture.plan import Fault, RunPlan, profile_of
+    from holdfast.torture.streams.profiles import BROKER_FAULTS, stream_profile_of
 
     find = stream_profile_of if streams else profile_of
     profile = find(name, one_writer=target.one_writer)
     if jobs is not None:
         profile = profile.with_jobs(jobs)
+    if broker is not None:
+        profile = profile.with_more(Fault.BROKER, BROKER_FAULTS[name])
     drawn = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     return RunPlan(name=name, profile=profile, seed=drawn, lease=fitting_lease())
 
 
 def _work(
-    plan: RunPlan, target: Target, server: RunServer | None, *, history: Path, streams: bool
+    plan: RunPlan,
+    target: Target,
+    server: RunServer | None,
+    broker: KafkaServer | None,
+    *,
+    history: Path,
+    streams: bool,
 ) -> tuple[RunProgress, Callable[[], Coroutine[Any, Any, RunReport]]]:
     """Return the run, of jobs or of streams, and its progress."""
     from holdfast.torture.progress import RunProgress
@@ -224,18 +266,25 @@ def _work(
 
     if streams:
         seen = StreamProgress(plan, target.shown)
-        return seen, lambda: torture_streams(plan, target, history=history, progress=seen, server=server)
+        return seen, lambda: torture_streams(plan, target, history=history, progress=seen, server=server, broker=broker)
     progress = RunProgress(plan, target.shown)
     return progress, lambda: run(plan, target, history=history, progress=progress, server=server)
 
 
 def _interruptible(
-    plan: RunPlan, target: Target, server: RunServer | None, *, history: Path, as_json: bool, streams: bool
+    plan: RunPlan,
+    target: Target,
+    server: RunServer | None,
+    broker: KafkaServer | None,
+    *,
+    history: Path,
+    as_json: bool,
+    streams: bool,
 ) -> RunReport:
     """Run and display the progress; Ctrl-C stops everything that was started."""
     from holdfast.cli.torture.view import TortureView
 
-    progress, run = _work(plan, target, server, history=history, streams=streams)
+    progress, run = _work(plan, target, server, broker, history=history, streams=streams)
 
     async def whole() -> RunReport:
         loop = asyncio.get_running_loop()

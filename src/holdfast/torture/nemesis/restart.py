@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from typing import ClassVar
 
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.torture.nemesis.base import FaultInjector
 from holdfast.torture.plan import Fault
 from holdfast.torture.run_context import RunContext
-from holdfast.torture.server import RunServer
 
 _LONGEST = 3.0  # seconds down
 
@@ -33,17 +34,24 @@ class RestartServer(FaultInjector):
             return False
         is_killed = chance.random() < 0.5  # noqa: PLR2004 - every other time
         with run.log.fault(self.kind, "store", "kill -9" if is_killed else "immediate stop", stalls=True):
-            going_down = asyncio.ensure_future(asyncio.to_thread(server.kill if is_killed else server.stop))
-            try:
-                await asyncio.shield(going_down)
+            async with restarted(server.kill if is_killed else server.stop, server.start):
                 await asyncio.sleep(_LONGEST * chance.random() ** 2)  # the duration of the outage
-            finally:
-                await uncancellable(_restart(server, going_down))
         return True
 
 
-async def _restart(server: RunServer, going_down: asyncio.Future[None]) -> None:
+@asynccontextmanager
+async def restarted(end: Callable[[], None], start: Callable[[], None]) -> AsyncGenerator[None]:
+    """End a server, run the block while it is down, and start it again, however the block ends."""
+    going_down = asyncio.ensure_future(asyncio.to_thread(end))
+    try:
+        await asyncio.shield(going_down)
+        yield
+    finally:
+        await uncancellable(_restart(start, going_down))
+
+
+async def _restart(start: Callable[[], None], going_down: asyncio.Future[None]) -> None:
     """Start the server as soon as it is down: one thread must not start it while another still kills it."""
     await asyncio.wait({going_down})
-    await asyncio.to_thread(server.start)
+    await asyncio.to_thread(start)
     going_down.result()

@@ -9,6 +9,7 @@ from typing import Final
 from holdfast.errors import StoreError
 from holdfast.torture.failure import FaultFailed, RunFailed
 from holdfast.torture.nemesis.base import FaultInjector
+from holdfast.torture.nemesis.broker import KillBroker
 from holdfast.torture.nemesis.commit import CutAtCommit, CutAtStatement
 from holdfast.torture.nemesis.cut import Cut
 from holdfast.torture.nemesis.failpoint import Failpoint
@@ -32,6 +33,7 @@ INJECTORS: Final[tuple[FaultInjector, ...]] = (
     CutAtStatement(),
     Terminate(),
     RestartServer(),
+    KillBroker(),
     Skew(),
     HoldSnapshot(),
 )

@@ -22,6 +22,7 @@ from holdfast.torture.work.connecting import connected
 _ONE, _MANY, _EXPECTED, _COMMITTED, _ROLLED_BACK = range(5)
 _WAYS = (_ONE, _MANY, _EXPECTED, _COMMITTED, _ROLLED_BACK)
 _WEIGHTS = (25, 40, 20, 8, 7)
+_IN_KAFKA = {_EXPECTED: _ONE, _COMMITTED: _MANY, _ROLLED_BACK: _MANY}  # where events have no versions
 _GIVE_UP = 0.2  # of the calls with a lost reply are not repeated
 _PAUSE = 0.3  # seconds before a repeat
 _REPEATS = 200
@@ -61,6 +62,8 @@ class Appending:
         """Append one drawn batch."""
         (category,) = self._chance.choices(list(WEIGHTS), list(WEIGHTS.values()))
         (way,) = self._chance.choices(_WAYS, _WEIGHTS)
+        if "join a transaction" in app.backend.capabilities.refusals:
+            way = _IN_KAFKA.get(way, way)
         # For consumers of other categories, each event is a separate transaction.
         most = self._most if category == MAIN else max(2, self._most // 4)
         match way:
@@ -174,7 +177,7 @@ class Appending:
             return False
         except OutcomeUnknown as error:
             recorder.write(AppendUnknown(at_us=now_us(), call=call, error=type(error).__name__))
-            return self._luck.random() < _GIVE_UP
+            return not error.is_repeatable or self._luck.random() < _GIVE_UP
         self._answered(call, events, places)
         return True
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import ClassVar, Final
 
-from holdfast.app.app import App
+from holdfast.testing.kafka_server import KafkaServer
 from holdfast.torture.conductor import Conductor
 from holdfast.torture.events import Clock
 from holdfast.torture.fleet import Fleet, FleetSeat
@@ -71,8 +71,9 @@ class StreamConductor(Conductor):
         history: Path,
         progress: RunProgress,
         server: RunServer | None = None,
+        broker: KafkaServer | None = None,
     ) -> None:
-        super().__init__(plan, target, history=history, progress=progress, server=server)
+        super().__init__(plan, target, history=history, progress=progress, server=server, broker=broker)
         self._seen: set[int] = set()
 
     def _new_reader(self) -> StreamReader:
@@ -83,7 +84,7 @@ class StreamConductor(Conductor):
 
     async def _prepare_more(self) -> None:
         """Create the categories."""
-        async with App(self.target.url) as app:
+        async with self.target.app() as app:
             for name, partitions in PARTITIONS.items():
                 await app.category(name, partitions=partitions)
 

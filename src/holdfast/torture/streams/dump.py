@@ -8,6 +8,7 @@ from holdfast.torture.history import now_us
 from holdfast.torture.log import Log
 from holdfast.torture.streams.records import EventRow, StreamEffectRow
 from holdfast.torture.target import Target
+from holdfast.torture.target.streams import DONE, WAITING
 
 
 def dump_streams(target: Target, log: Log, *, processes: int) -> Figures:
@@ -31,4 +32,5 @@ def dump_streams(target: Target, log: Log, *, processes: int) -> Figures:
         )
     )
     counts = target.streams.counts()
-    return Figures(states={state: counts[state] for state in ("done", "waiting")}, effects=effects)
+    waiting = min(events, counts[WAITING])
+    return Figures(states={DONE: events - waiting, WAITING: waiting}, effects=effects)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from holdfast.testing.kafka_server import KafkaServer
 from holdfast.torture.plan import RunPlan
 from holdfast.torture.progress import RunProgress
 from holdfast.torture.report import RunReport
@@ -17,9 +18,15 @@ from holdfast.torture.target import Target
 
 
 async def torture_streams(
-    plan: RunPlan, target: Target, *, history: Path, progress: RunProgress, server: RunServer | None = None
+    plan: RunPlan,
+    target: Target,
+    *,
+    history: Path,
+    progress: RunProgress,
+    server: RunServer | None = None,
+    broker: KafkaServer | None = None,
 ) -> RunReport:
     """Run, read the store, check the history, and report."""
     await asyncio.to_thread(target.create)
-    conductor = StreamConductor(plan, target, history=history, progress=progress, server=server)
+    conductor = StreamConductor(plan, target, history=history, progress=progress, server=server, broker=broker)
     return await reported(conductor, dump_streams, check_streams, recoveries)

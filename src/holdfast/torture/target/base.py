@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
 
+from holdfast.app.app import App
 from holdfast.app.open import open_backend
 from holdfast.errors import ConfigError
 from holdfast.store.capabilities import Capabilities
@@ -17,6 +18,7 @@ from holdfast.torture.target.streams import StreamReader
 
 if TYPE_CHECKING:
     from holdfast.torture.proxy import Proxy
+    from holdfast.torture.target.kafka_events import KafkaRunEvents
     from holdfast.torture.target.statements import TargetStatements
 
 TABLES = ("effect", "step", "stream_effect")
@@ -96,6 +98,20 @@ class Target(ABC):
         return open_backend(self.url).capabilities
 
     @property
+    def events(self) -> KafkaRunEvents | None:
+        """The events of the run, if they are not in the store."""
+        return self.streams.elsewhere
+
+    def keep_events_in(self, events: KafkaRunEvents) -> None:
+        """Let the events of the run be in Kafka."""
+        self.streams.elsewhere = events
+        self.shown = f"{self.shown}, events in {events.shown}"
+
+    def app(self) -> App:
+        """Return an app on the target."""
+        return App(self.url, events=None if self.events is None else self.events.url)
+
+    @property
     def statements(self) -> TargetStatements:
         """The statements in the dialect of the store, for the transactions of a run."""
         if self._statements is None:
@@ -131,6 +147,8 @@ class Target(ABC):
     def create(self) -> None:
         """Create the target with its marker, and drop first what an earlier run has left; raises as `require_own`."""
         self.drop()
+        if self.events is not None:
+            self.events.create()
         self.run(*self.creating)
 
     def prepare(self) -> None:
@@ -144,6 +162,8 @@ class Target(ABC):
             return NOTHING
         self.require_own()
         self.remove()
+        if self.events is not None:
+            self.events.drop()
         return f"{self.shown} is gone."
 
     @abstractmethod

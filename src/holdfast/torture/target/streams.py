@@ -23,6 +23,7 @@ from holdfast.torture.streams.records import (
 
 if TYPE_CHECKING:
     from holdfast.torture.target.base import Query
+    from holdfast.torture.target.kafka_events import KafkaRunEvents
 
 Record = TypeVar("Record", bound=HistoryRecord)
 WAITING, DONE, PARKED, UNOWNED = "waiting", "done", "parked", "unowned"
@@ -33,15 +34,19 @@ class StreamReader:
 
     def __init__(self, snapshot: Callable[[], AbstractContextManager[Query]]) -> None:
         self._snapshot = snapshot
+        self.elsewhere: KafkaRunEvents | None = None
+        """Where the events are, if they are not in the store."""
 
     def counts(self) -> dict[str, int]:
         """Return how many events there are by state; one is done when every consumer has passed it."""
+        ends: dict[tuple[str, int], int] = {} if self.elsewhere is None else self.elsewhere.ends()
         with self._snapshot() as query:
             partitions = query.all("partitions_done")
             (parked,), (shares,), (owned,) = (
                 query.all(name)[0] for name in ("count_parked", "count_shares", "count_owned")
             )
-        head, done = sum(row[2] for row in partitions), sum(row[3] for row in partitions)
+        heads: list[int] = [ends.get((row[0], row[1]), int(row[2])) for row in partitions]
+        head, done = sum(heads), sum(min(row[3], head) for row, head in zip(partitions, heads, strict=True))
         if shares < SHARES:  # some consumers have not subscribed yet
             done = 0
         return {WAITING: head - done, DONE: done, PARKED: parked, UNOWNED: SHARES - owned}
@@ -69,6 +74,8 @@ class StreamReader:
         with self._snapshot() as query:
             for name, record in _DUMPED.items():
                 yield from map(record, query.each(name))
+        if self.elsewhere is not None:
+            yield from self.elsewhere.dumped()
 
 
 def _transition(row: tuple[Any, ...]) -> TransitionSeen:

@@ -19,6 +19,8 @@ from holdfast.torture.recording_backend import RecordingBackend
 from holdfast.torture.target import Target, target_of
 
 URL: Final = "HOLDFAST_TORTURE_URL"
+EVENTS: Final = "HOLDFAST_EVENTS_URL"
+"""Where an app finds Kafka; empty for a run whose events are in the store."""
 OUTSIDE: Final = "HOLDFAST_TORTURE_OUTSIDE"
 AGAIN: Final = 0.2
 """Seconds until a failed attempt is retried."""

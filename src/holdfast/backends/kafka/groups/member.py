@@ -103,7 +103,7 @@ class GroupMember:
         own = {"group.id": location.group(consumer), "group.protocol": "consumer", "client.id": node_id}
         fixed = {"group.instance.id": node_id} if is_fixed else {}
         self._reported: KafkaError | None = None  # a fatal error: after it the client answers no call
-        self._client: Any = Consumer(location.client(self._on_error) | READER_SETTINGS | own | fixed)
+        self._client: Any = Consumer(READER_SETTINGS | location.client(self._on_error) | own | fixed)
         self._thread = threading.Thread(target=self._run, name=f"holdfast-kafka-group-{consumer}", daemon=True)
         self._thread.start()
 
@@ -191,8 +191,11 @@ class GroupMember:
         if first is None:
             return
         for message in (first, *self._client.consume(AT_ONCE, 0)):
-            if message.error() is not None:
-                self._on_error(message.error())
+            error = message.error()
+            if error is not None:
+                self._on_error(error)
+                if error.retriable():  # the client repeats the request by itself
+                    continue
             buffer = self._buffers.get(message.partition())
             if buffer is not None and message.topic() == self._topic:
                 deliver(buffer, message, self._health)

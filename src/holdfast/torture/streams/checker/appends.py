@@ -14,7 +14,10 @@ class NoEventLost(StreamInvariant):
 
     code = "I1"
     name = "no loss"
-    forbids = "an acknowledged event that does not exist, or is elsewhere; a gap in a partition or a stream"
+    forbids = (
+        "an acknowledged event that does not exist, is elsewhere, or is before an earlier one of its producer; a gap "
+        "in a partition or a stream"
+    )
 
     def check(self) -> Iterator[Violation]:
         """Compare replies with the dump, and check for gaps."""
@@ -32,7 +35,20 @@ class NoEventLost(StreamInvariant):
         for event, times in new.items():
             if times > 1:
                 yield self.broken(f"event {event} was acknowledged as new {times} times")
+        yield from self._disorder()
         yield from self._holes()
+
+    def _disorder(self) -> Iterator[Violation]:
+        """A producer appends one call after the other: within a partition, what it appends later is further on."""
+        last: dict[tuple[str, str, int], int] = {}
+        for answer in sorted(self.facts.answers, key=lambda answer: answer.at_us):
+            producer = answer.call.rpartition("-")[0]
+            for place in answer.places:
+                key = producer, place.category, place.partition
+                if place.is_new and place.position <= last.get(key, 0):
+                    yield self.broken(f"event {place.event} of {answer.call} is before an earlier one of its producer")
+                if place.is_new:
+                    last[key] = place.position
 
     def _holes(self) -> Iterator[Violation]:
         for (category, partition), rows in self.facts.events.items():
@@ -41,6 +57,8 @@ class NoEventLost(StreamInvariant):
                 if row.position != number:
                     yield self.broken(f"{category}:{partition} has no position {number}, but {row.position}")
                     return
+                if self.facts.run.settings.has_gaps:  # and no versions
+                    continue
                 versions[row.stream] += 1
                 if row.version != versions[row.stream]:
                     yield self.broken(

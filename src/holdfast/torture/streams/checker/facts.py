@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.torture.checker.run import RunFacts
 from holdfast.torture.event import HistoryRecord
+from holdfast.torture.streams.checker.gaps import count_positions
 from holdfast.torture.streams.records import (
     AppendAnswered,
     AppendCalled,
@@ -84,6 +85,8 @@ class StreamFacts:
         self.snapshots.sort(key=lambda snapshot: snapshot.at_us)
         for rows in self.events.values():
             rows.sort(key=lambda row: row.position)
+        if self.run.settings.has_gaps:
+            count_positions(self)
         for effects in self.effects.values():
             effects.sort(key=lambda row: row.number)
         for parked in self.parked.values():

@@ -1,0 +1,59 @@
+"""The checks of `holdfast doctor` for the topics of categories whose events are in Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+import msgspec
+
+from holdfast.reports.finding import Finding, FindingLevel, fine, some
+from holdfast.reports.times import span
+from holdfast.store.foreign_events import FOREIGN_TOPICS, ForeignTopic
+
+_HALF = 2
+_SAFE_REPLICAS = 2
+
+
+def examine_kafka(facts: Mapping[str, str]) -> list[Finding]:
+    """Check the topics; nothing if the app has no events in Kafka."""
+    if FOREIGN_TOPICS not in facts:
+        return []
+    topics = msgspec.json.decode(facts[FOREIGN_TOPICS], type=list[ForeignTopic])
+    if not topics:
+        return [fine("topics", "none")]
+    found = [topic for topic in topics if not topic.trouble]
+    return [_trouble(topics), _replicas(found), _retention(found)]
+
+
+def _trouble(topics: Sequence[ForeignTopic]) -> Finding:
+    failed = [topic for topic in topics if topic.trouble]
+    if not failed:
+        return fine("topics", f"{len(topics)}, each the one whose positions are stored")
+    return Finding("topics", FindingLevel.BAD, some([f"{topic.category}: {topic.trouble}" for topic in failed]))
+
+
+def _replicas(topics: Sequence[ForeignTopic]) -> Finding:
+    single = [topic.topic for topic in topics if topic.replicas < _SAFE_REPLICAS]
+    if single:
+        remedy = "Their only broker may take acknowledged events with it: raise the replication factor to 3."
+        return Finding("replicas", FindingLevel.WARN, f"replication factor 1: {some(single)}", remedy)
+    alone = [topic.topic for topic in topics if topic.min_in_sync < _SAFE_REPLICAS]
+    if alone:
+        remedy = "An event may be acknowledged by one broker alone: set min.insync.replicas of the topics to 2."
+        return Finding("replicas", FindingLevel.WARN, f"min.insync.replicas 1: {some(alone)}", remedy)
+    return fine("replicas", "acknowledged events survive the loss of a broker")
+
+
+def _retention(topics: Sequence[ForeignTopic]) -> Finding:
+    """Warn when half of the time is over after which unread events are deleted."""
+    near = [
+        f"{topic.topic} deletes after {span(timedelta(seconds=topic.retention))}, and its oldest unread event is "
+        f"{span(timedelta(seconds=topic.unread_for))} old"
+        for topic in topics
+        if topic.retention is not None and topic.unread_for is not None and topic.unread_for * _HALF > topic.retention
+    ]
+    if not near:
+        return fine("retention", "no unread event is about to be deleted")
+    remedy = "Raise retention.ms of the topic, or make its consumers faster: deleted events stop them."
+    return Finding("retention", FindingLevel.BAD, some(near), remedy)

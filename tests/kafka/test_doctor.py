@@ -1,0 +1,62 @@
+"""What `holdfast doctor` says of topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from confluent_kafka import admin
+
+from holdfast import App
+from holdfast.reports.doctor_kafka import examine_kafka
+from holdfast.reports.finding import FindingLevel
+from holdfast.store.foreign_events import FOREIGN_TOPICS, ForeignTopic
+from holdfast.store.stream_values import StartAt, Subscription
+
+kafka_admin: Any = admin  # its annotations are partial
+HEALTHY = ForeignTopic(category="orders", topic="shop.orders", replicas=3, min_in_sync=2)
+
+
+def findings(*topics: ForeignTopic) -> dict[str, tuple[FindingLevel, str]]:
+    found = examine_kafka({FOREIGN_TOPICS: msgspec.json.encode(topics).decode()})
+    return {each.check: (each.verdict, f"{each.text} {each.remedy}") for each in found}
+
+
+def test_healthy_topics_are_fine():
+    assert {level for level, _ in findings(HEALTHY).values()} == {FindingLevel.OK}
+    assert examine_kafka({}) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "level", "said"),
+    [
+        ({"trouble": "topic shop.orders was deleted"}, "topics", FindingLevel.BAD, "was deleted"),
+        ({"replicas": 1}, "replicas", FindingLevel.WARN, "raise the replication factor"),
+        ({"min_in_sync": 1}, "replicas", FindingLevel.WARN, "set min.insync.replicas"),
+        ({"retention": 100.0, "unread_for": 60.0}, "retention", FindingLevel.BAD, "Raise retention.ms"),
+        ({"retention": 100.0, "unread_for": 10.0}, "retention", FindingLevel.OK, "no unread event"),
+    ],
+)
+def test_a_topic_that_may_lose_events_is_found(change: dict[str, Any], check: str, level: FindingLevel, said: str):
+    found = findings(msgspec.structs.replace(HEALTHY, **change))
+
+    assert found[check][0] is level
+    assert said in found[check][1]
+
+
+async def test_the_facts_of_an_app_tell_of_its_topics(app: App, client: Any, prefix: str, produce: Callable[..., None]):
+    topic = f"{prefix}orders"
+    new = kafka_admin.NewTopic(topic, 1, 1, config={"retention.ms": "3600000"})
+    client.create_topics([new])[topic].result(20)
+    produce(topic, key=b"a", value=b"1", timestamp=1_000_000_000_000)
+    backend = await app.opened()
+    await backend.streams.consumers.subscribe("billing", Subscription("orders"), StartAt.BEGINNING)
+    await app.consumers.list()  # the ends of the partitions are noted
+
+    (found,) = msgspec.json.decode((await backend.insight.facts())[FOREIGN_TOPICS], type=list[ForeignTopic])
+
+    assert (found.topic, found.replicas, found.min_in_sync, found.retention) == (topic, 1, 1, 3600.0)
+    assert found.unread_for is not None
+    assert found.unread_for > 3600.0
