@@ -92,7 +92,7 @@ def test_an_unknown_store_is_refused() -> None:
 
 def test_scenarios_are_chosen_by_the_begin_of_their_names() -> None:
     assert list(chosen(("drain",))) == [
-        *("drain.one", "drain.two", "drain.order_keys", "drain.beside_limit", "drain.held"),
+        *("drain.one", "drain.two", "drain.four", "drain.order_keys", "drain.beside_limit", "drain.held"),
     ]
 
 
