@@ -1,7 +1,8 @@
 """`app.tokens`: access tokens for callers that are not on this machine.
 
 A token is `holdfast_<id>_<secret>`. The id is made from the token's name, so that a name is used once and a token is
-found by one read. Of the secret, 256 random bits, only the SHA-256 is stored: too many possibilities to need a slow hash.
+found by one read. Of the secret, 256 random bits, only the SHA-256 is stored: with so many possibilities it needs no
+slow hash.
 """
 
 from __future__ import annotations
