@@ -2,6 +2,7 @@
 
 `make pictures` writes `build/pictures/job-list-80.svg` and so on; `--to DIR` writes elsewhere, and `--text` prints the
 screens instead. `bench` and `torture` take minutes: their output is on the pages about performance and torture.
+`server run` serves until it is stopped: `dashboard.py` has its pictures.
 """
 
 from __future__ import annotations
@@ -115,6 +116,9 @@ COMMANDS = (
     "schedule remove sweep-{width}",
     "lease reset {leased}",
     "category create sales-{width} --partitions 4",
+    "server token create reports-{width} --scope read",
+    "server token list",
+    "server token revoke reports-{width}",
     "event append companies --stream company-{width} --name moved --payload 1",
     "consumer retry billing",
     "consumer drop billing --yes",

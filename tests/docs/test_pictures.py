@@ -15,9 +15,12 @@ from holdfast.cli.main import cli
 
 PICTURES = ROOT / "docs" / "pictures"
 PICTURE = PICTURES / "demo.svg"
-LONG = {"bench", "torture"}  # minutes: their output is on the pages about them
+LONG = {"bench", "torture", "server run"}  # minutes, or until it is stopped
 # SQL, log lines, and sentences with ids and numbers of any length.
-UNBROKEN = ("holdfast schema show", "holdfast worker run", "holdfast event append", "holdfast demo consume")
+UNBROKEN = (
+    *("holdfast schema show", "holdfast worker run", "holdfast event append", "holdfast demo consume"),
+    "holdfast server token create",
+)
 VERDICT = "Every completed job took effect exactly once"
 
 
