@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import httpx
@@ -56,19 +55,24 @@ async def test_in_fastapi_beside_its_own_routes(sqlite_app: App):
 
 
 async def test_in_django_with_a_prefix(sqlite_app: App):
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.server.django_settings")
+    from django.conf import settings
     from django.core.asgi import get_asgi_application
+    from django.test import override_settings
 
-    pages = get_asgi_application()
+    if not settings.configured:  # once in a process: tests of callers' transactions may have done it
+        settings.configure()
     queue = asgi(sqlite_app, prefix="/queue")
 
     async def both(scope: Any, receive: Any, send: Any) -> None:
         inner = queue if scope["path"].startswith("/queue/") else pages
         await inner(scope, receive, send)
 
-    async with outside(both) as http:
-        assert (await http.get("/own")).text == "own"
-        assert (await round_trip(http, "/queue")).startswith("/queue/v1/jobs/")
+    own = {"ROOT_URLCONF": "tests.server.django_urls", "ALLOWED_HOSTS": ["localhost"]}
+    with override_settings(**own):
+        pages = get_asgi_application()
+        async with outside(both) as http:
+            assert (await http.get("/own")).text == "own"
+            assert (await round_trip(http, "/queue")).startswith("/queue/v1/jobs/")
 
 
 @pytest.mark.parametrize("was_open", [False, True])

@@ -32,7 +32,7 @@ _COMMANDS = {
     "event": LazyCommand("event", "Append and read events."),
     "node": LazyCommand("node", "Inspect the nodes that run consumers."),
     "leader": LazyCommand("node", "Inspect the node that allocates partitions."),
-    "server": LazyCommand("server", "Run the HTTP server, and manage its tokens."),
+    "server": LazyCommand("server", "Run the HTTP server: API and dashboard."),
     "schema": LazyCommand("schema", "Install, upgrade and check the tables."),
     "doctor": LazyCommand("doctor", "Check the store and the workers."),
     "top": LazyCommand("top", "Watch the store: queues, rates, workers, failures and consumers, redrawn every second."),

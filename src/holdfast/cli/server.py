@@ -25,7 +25,7 @@ _COLUMNS = (Column("token", shrinks=True), Column("scopes", shrinks=True), Colum
 
 @click.group(cls=Noun)
 def server() -> None:
-    """Run the HTTP server: the API for programs in any language, and the dashboard."""
+    """Run the HTTP server: API and dashboard."""
 
 
 @server.command()

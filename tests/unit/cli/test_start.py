@@ -45,6 +45,7 @@ def test_the_help_imports_neither_drivers_nor_an_event_loop_nor_rich():
         "holdfast.cli.exit_errors",
         "holdfast.cli.hints",
         "holdfast.cli.main",
+        "holdfast.reports",
         "holdfast.reports.text",
         "holdfast.errors",
         "holdfast.runtime",
