@@ -16,7 +16,7 @@ export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/$(VENV)/pyright
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow again check docs pictures bench torture clean
+.PHONY: help setup demo test test-slow exhaustive again check docs pictures bench torture clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ test: setup ## the suite, with a short torture of each store, without the slow t
 
 test-slow: setup ## the tests that take seconds or start real processes
 	@$(BIN)/pytest -m slow -n 3 --dist worksteal -q
+
+exhaustive: setup ## by hand, hours: every pair of interleaved operations, all mutants, long simulations
+	@$(BIN)/pytest -m torture -n 3 --dist worksteal -q
 
 again: setup ## the tests that failed last time, one after another
 	@$(BIN)/pytest --last-failed --last-failed-no-failures none -q

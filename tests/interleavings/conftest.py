@@ -20,7 +20,7 @@ from holdfast.backends.postgres import blockers
 # What is specific to its deadlock detection, which the sides can steer, or takes too many orders elsewhere.
 ON_POSTGRES = pytest.mark.parametrize("explore", ["postgres"], indirect=True)
 # What every worker and every producer does all day: two of these at once are tried with each change, and both commit.
-# `make test-slow` tries all pairs, with every ending.
+# `make test-slow` tries them with every ending, `make exhaustive` all pairs.
 USUAL = {
     *("enqueue", "enqueue both", "claim", "extend many", "complete", "complete inside", "retried", "release", "rescue"),
     *("promote", "cancel", "stale complete", "stale extend many", "stale complete inside"),
@@ -29,7 +29,7 @@ USUAL = {
     *("fire", "fire one", "pause schedule", "put other times"),
     *("enqueue child", "enqueue child of both", "complete second", "failed", "settle", "enqueue grandchild"),
 }
-# On MariaDB `make test` runs pairs of these, `make test-slow` all pairs of usual operations; of others both commit.
+# On MariaDB `make test` runs pairs of these, `make test-slow` with every ending.
 QUICK_ON_MYSQL = {
     *("enqueue", "claim", "extend many", "complete", "complete inside", "retried", "rescue", "promote", "cancel"),
     *("stale complete", "stale complete inside"),
@@ -37,23 +37,21 @@ QUICK_ON_MYSQL = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """On MariaDB, leave most pairs of usual operations to `make test-slow`, and other pairs to a run by hand."""
-    on_mysql = {item: item.callspec.params for item in items if _is_on_mysql(item)}  # type: ignore[attr-defined]
-    for item, given in on_mysql.items():
-        if item.get_closest_marker("slow") and not USUAL.issuperset(given["pair"]):
+    """Leave pairs of other than usual operations to `make exhaustive`; on MariaDB, most of the usual ones, too."""
+    left_out = set[pytest.Item]()
+    for item in items:
+        given = getattr(item, "callspec", None)
+        if given is None or not {"explore", "pair"} <= given.params.keys():
+            continue
+        quick = QUICK_ON_MYSQL if given.params["explore"] == "mysql" else USUAL
+        if quick.issuperset(given.params["pair"]):
+            continue
+        if item.get_closest_marker("slow"):
             item.own_markers = [mark for mark in item.own_markers if mark.name != "slow"]
             item.add_marker(pytest.mark.torture)
-    items[:] = [item for item in items if item not in on_mysql or not _is_left_to_slow(item, on_mysql[item]["pair"])]
-
-
-def _is_on_mysql(item: pytest.Item) -> bool:
-    given = getattr(item, "callspec", None)
-    return given is not None and given.params.get("explore") == "mysql" and "pair" in given.params
-
-
-def _is_left_to_slow(item: pytest.Item, pair: tuple[str, str]) -> bool:
-    is_slow = item.get_closest_marker("slow") or item.get_closest_marker("torture")
-    return not is_slow and not QUICK_ON_MYSQL.issuperset(pair)
+        elif given.params["explore"] == "mysql":
+            left_out.add(item)
+    items[:] = [item for item in items if item not in left_out]
 
 
 class Explore(Protocol):

@@ -160,7 +160,8 @@ def _pairs() -> Iterator[tuple[str, tuple[str, str]]]:
 def _usual_pairs() -> Iterator[tuple[str, tuple[str, str]]]:
     """Each pair of usual operations in the first state that has it; `make test-slow` has the pair in all its states.
 
-    Ends in limit keys take many statements, and so many orders: they are left to `make test-slow`, too.
+    Ends in limit keys take many statements, and so many orders: they are left to `make test-slow`, too, and pairs of
+    other operations to `make exhaustive`.
     """
     seen: set[tuple[str, str]] = set()
     for state, pair in _pairs():

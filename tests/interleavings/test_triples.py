@@ -38,12 +38,20 @@ TRIPLES = [
     ("line at last", "rescue", "cancel second", "enqueue third"),
     ("line failed", "retry", "enqueue third", "cancel second"),
 ]
+# Those of `make test-slow`; `make exhaustive` runs them all.
+OFTEN = {
+    ("running", "complete inside", "rescue", "claim"),
+    ("line", "complete", "rescue", "enqueue third"),
+    ("failed", "retry", "cancel", "claim"),
+}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
 @ON_POSTGRES
-@pytest.mark.parametrize(("state", "first", "second", "third"), TRIPLES)
+@pytest.mark.parametrize(
+    ("state", "first", "second", "third"),
+    [pytest.param(*each, marks=pytest.mark.slow if each in OFTEN else pytest.mark.torture) for each in TRIPLES],
+)
 def test_three_operations_at_once_come_to_one_after_the_other(
     explore: Explore, state: str, first: str, second: str, third: str
 ) -> None:

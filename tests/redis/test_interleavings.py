@@ -305,7 +305,7 @@ STEPWISE = {"lower the limit of keys", "set a rate for keys"}
 """On every store, the limit is set first, and then applied to each key in a step of its own."""
 
 
-@pytest.mark.slow
+@pytest.mark.torture  # a quarter of an hour for all; `make test` has the pairs that share most
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("one", [each for each in OPERATIONS if each not in STEPWISE])
 async def test_the_outcome_of_any_pair_is_that_of_a_serial_order(one: str, monkeypatch: pytest.MonkeyPatch):

@@ -257,7 +257,7 @@ class GroupMember:
         """Return where to begin, under the next generation; a partition without an offset is new: at its beginning."""
         found: dict[int, CommittedOffset] = {}
         for place in client.committed([TopicPartition(self._topic, number) for number in numbers], _TIMEOUT):
-            if place.error is not None:  # else a partition whose offset cannot be told would begin at its first record
+            if place.error is not None:  # an unknown offset is not a missing one, which means the first record
                 raise KafkaException(place.error)
             known = CommittedOffset.of(place.offset, place.metadata)
             if known is None:
