@@ -182,9 +182,7 @@ async def test_a_new_consumer_starts_where_it_says(events: str):
         async with running(node):
             await until(lambda: len(node.status().shares) == 4)
             await append(app, range(50, 60))
-            await until(
-                lambda: sum(map(len, handled.values())) >= 10
-            )  # readable a moment after commit
+            await until(lambda: sum(map(len, handled.values())) >= 10)  # readable a moment after commit
             await until(lambda: is_done(app))
 
     assert sorted(number for numbers in handled.values() for number in numbers) == list(range(50, 60))

@@ -18,7 +18,7 @@ from holdfast import App, ClaimedJob, LeaseLost, StoreUnavailable, TaskHandle
 
 T = TypeVar("T")
 QUEUE = "default"
-BATCH = 20
+BATCH = 5
 
 
 async def persist(step: Callable[[], Awaitable[T]]) -> T:
