@@ -41,7 +41,7 @@ from holdfast.cli.main import cli
 from holdfast.cli.torture import command
 from tests.torture.test_ends import report
 
-def instead(plan, target, server, *, history, as_json, streams):
+def instead(plan, target, server, broker, *, history, as_json, streams):
     found = report(is_clean=False, history=str(history))
     found.violations = ["it was lost " * 100 for _ in range(1000)]
     return found
@@ -132,7 +132,9 @@ def torture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Torture:
     """Run the command with a report in place of the run."""
 
     def run(told: Callable[[Path], RunReport], *options: str) -> Result:
-        def instead(_plan: object, _target: object, _server: object, *, history: Path, **_: bool) -> RunReport:
+        def instead(
+            _plan: object, _target: object, _server: object, _broker: object, *, history: Path, **_: bool
+        ) -> RunReport:
             return told(history)
 
         monkeypatch.setattr(command, "_interruptible", instead)

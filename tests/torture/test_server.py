@@ -136,7 +136,9 @@ def test_a_server_that_is_not_kept_leaves_nothing():
 def test_the_command_leaves_the_data_of_a_bad_or_kept_run_and_says_how_to_start_it(options, monkeypatch, tmp_path):
     servers: list[OwnServer] = []
 
-    def instead(_plan: object, _target: object, server: OwnServer, *, history: Path, **_: bool) -> RunReport:
+    def instead(
+        _plan: object, _target: object, server: OwnServer, _broker: object, *, history: Path, **_: bool
+    ) -> RunReport:
         servers.append(server)
         return report(is_clean=bool(options), history=str(history))
 
