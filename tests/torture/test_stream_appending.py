@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ class Answering:
         self._trouble = trouble
         self._calls = 0
         self.asked: dict[str, dict[str, Any]] = {}
+        self.backend = SimpleNamespace(capabilities=SimpleNamespace(refusals={}))  # a SQL store: it can do all
 
     async def append_many(self, _: str, events: Sequence[dict[str, Any]], **__: object) -> list[Appended]:
         for event in events:
