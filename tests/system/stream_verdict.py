@@ -38,10 +38,11 @@ class Call(NamedTuple):
 
 
 def read_calls(record: Path) -> list[Call]:
-    """Return the calls that the nodes have noted."""
+    """Return the calls that the nodes have noted; a line that is still being written does not count."""
     open_calls: dict[tuple[Any, ...], Call] = {}
     calls: list[Call] = []
-    for line in record.read_text().splitlines():
+    written, _, _ = record.read_text().rpartition("\n")
+    for line in written.splitlines():
         what, *who, at = json.loads(line)
         if what == "begin":
             open_calls[tuple(who)] = Call._make([*who, at, None])

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from holdfast.backends.kafka.buffers import recreated
@@ -148,9 +149,9 @@ class KafkaCategories:
         A broker that cannot be reached, or a topic that is gone, is logged once: its last known ends stay.
         """
         failed: set[str] = set()
-        await asyncio.gather(*(self._try(name, self.adopt(name), failed) for name in named))
+        await asyncio.gather(*(self._try(name, partial(self.adopt, name), failed) for name in named))
         categories = await self._foreign.all()
-        await asyncio.gather(*(self._try(each.category, self.ends(each), failed) for each in categories))
+        await asyncio.gather(*(self._try(each.category, partial(self.ends, each), failed) for each in categories))
         self._failed = failed
 
     def refresh_soon(self, named: Collection[str]) -> None:
@@ -178,9 +179,9 @@ class KafkaCategories:
             task.cancel()
         await asyncio.gather(*own, return_exceptions=True)
 
-    async def _try(self, name: str, call: Coroutine[Any, Any, object], failed: set[str]) -> None:
+    async def _try(self, name: str, call: Callable[[], Awaitable[object]], failed: set[str]) -> None:
         try:
-            await call
+            await call()
         except HoldfastError as error:
             failed.add(name)
             if name not in self._failed:
