@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Generator
 from pathlib import Path
 
 import psutil
@@ -37,15 +39,18 @@ def flavour(request: pytest.FixtureRequest) -> mysql.Flavour:
 
 
 @pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine without a server, whose cache is empty and, so that root's servers can read it, open to all."""
+def bare(monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
+    """A machine without a server, whose cache is empty and, so that root's servers can read it, open to all.
+
+    It is not in `tmp_path`: each run of pytest closes the folder of all runs to other users.
+    """
     monkeypatch.setattr(mysql_server, "_PLACES", ())
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-    for folder in (tmp_path, *tmp_path.parents[:3]):
-        if folder.owner() == tmp_path.owner() and folder != Path("/tmp"):  # noqa: S108
-            folder.chmod(0o755)
-    return tmp_path
+    with tempfile.TemporaryDirectory(prefix="holdfast-cache-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        monkeypatch.setenv(CACHE_VARIABLE, name)
+        yield folder
 
 
 def test_a_durable_server_has_what_it_acknowledged_after_a_kill_on_the_same_port(flavour: mysql.Flavour):

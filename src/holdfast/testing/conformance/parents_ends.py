@@ -304,6 +304,14 @@ class TestKeptParents(Conformance):
         await enqueue(backend, child)
         assert await state_of(backend, child.id) is READY
 
+    async def test_a_job_with_the_id_of_a_deleted_parent_revives_no_child(self, backend: Backend) -> None:
+        first, second = await chain(backend, 2)
+        assert await backend.jobs.cancel(first, "unwanted") is Cancellation.CANCELLED
+        assert await backend.jobs.delete([first], FINAL_STATES, timedelta(0)) == {first: None}
+        await enqueue(backend, a_job(job_id=first))
+        assert await drain(backend) == [first]
+        assert await state_of(backend, second) is CANCELLED
+
 
 class TestParentsInTransactions(Conformance):
     """Parents that end inside a handler's transaction."""

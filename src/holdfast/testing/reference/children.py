@@ -69,6 +69,12 @@ class ReferenceChildren(ReferenceState):
         """Whether a child of the job has not ended."""
         return any(record.new.id in parents_of(child.new) for child in self.records.values() if not child.is_final)
 
+    def forget_parent(self, job_id: str) -> None:
+        """Let nothing revive the children of a job that is deleted: a later job with its id is another job."""
+        for record in self.records.values():
+            if job_id in parents_of(record.new):
+                record.is_broken = False
+
     def settle_children(self) -> None:
         """Decide on all children after a verb, as a store does in a transaction of its own."""
         self.settle_keys()

@@ -132,8 +132,7 @@ class ReferenceMaintenance(ReferenceKeyLimits, ReferenceUniqueKeys, ReferenceChi
                 continue
             is_old = not older_than or (record.finished_us or 0) + span_micros(older_than) <= self.now
             if record.is_final and record.state in states and is_old and not self.is_needed(record):
-                del self.records[job_id]
-                self.drop_keys_of(job_id)
+                self._remove(job_id)
                 answers[job_id] = None
             else:
                 answers[job_id] = record.state
@@ -175,10 +174,14 @@ class ReferenceMaintenance(ReferenceKeyLimits, ReferenceUniqueKeys, ReferenceChi
             and not self.is_needed(record)
         ][:limit]
         for job_id in past:
-            del self.records[job_id]
-            self.drop_keys_of(job_id)
+            self._remove(job_id)
         self.drop_past_keys()
         return len(past)
+
+    def _remove(self, job_id: str) -> None:
+        del self.records[job_id]
+        self.drop_keys_of(job_id)
+        self.forget_parent(job_id)
 
     def pause(self, queue: str) -> bool:
         """Pause a queue: its jobs are not claimed; False if it was paused already."""
