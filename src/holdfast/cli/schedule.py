@@ -14,6 +14,7 @@ from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration
 from holdfast.model.instants import to_micros
 from holdfast.model.schedule import Missed, tick_id
+from holdfast.reports.states import schedule_state
 from holdfast.store.schedules import ScheduleView
 
 if TYPE_CHECKING:
@@ -58,22 +59,13 @@ def list_schedules(target: StoreTarget, *, as_json: bool) -> None:
         show_table(_COLUMNS, [_row(view) for view in found])
 
 
-def state_of(view: ScheduleView) -> str:
-    """Return the state of a schedule in one word."""
-    if view.paused:
-        return "paused"
-    if view.is_undeclared:
-        return "undeclared"
-    return "overdue" if view.is_overdue else "active"
-
-
 def _row(view: ScheduleView) -> tuple[Cell, ...]:
     times, definition = view.definition.times, view.definition
     zone = times.timezone if times.cron is not None else None
     return (
         view.name,
         times.text(),
-        state_of(view),
+        schedule_state(view),
         view.last_at,
         view.next_at,
         definition.task,
@@ -87,7 +79,7 @@ def _fields(view: ScheduleView) -> dict[str, Any]:
     times = definition.times
     return {
         "name": view.name,
-        "state": state_of(view),
+        "state": schedule_state(view),
         "cron": times.cron,
         "every_seconds": seconds(times.every),
         "timezone": times.timezone,
