@@ -195,7 +195,7 @@ def _cause(facts: JobFacts) -> Cause:
 
 
 def _holder(facts: JobFacts, lease: LeaseFact) -> Cause:
-    """Tell a job that runs from one whose worker has died; callers of `app.claim` send no heartbeats."""
+    """Distinguish a job that runs from one whose worker has died; callers of `app.claim` send no heartbeats."""
     holder = next((worker for worker in facts.workers if worker.worker_id == lease.worker_id), None)
     is_expired = lease.expires_in <= timedelta(0)
     is_silent = is_expired if holder is None else is_overdue(holder.silent, holder.lease)

@@ -138,7 +138,7 @@ class ChildAttempt:
         self.is_clean = True
         """Whether it left nothing behind that could affect the next job."""
 
-    def tell(self, why: Why) -> None:
+    def stop(self, why: Why) -> None:
         """Set the context's signal and cancel an async handler; called by the reading thread, perhaps too late."""
         self._aborted = why
         context, loop, coroutine = self._context, self._loop, self._coroutine
@@ -324,7 +324,7 @@ class ChildProgram:
             for message in self._link.messages():
                 if isinstance(message, Notice):
                     if self._attempt is not None:
-                        self._attempt.tell(message.why)
+                        self._attempt.stop(message.why)
                 else:
                     self._inbox.put(message)
         except Exception:  # noqa: BLE001 - any error ends this process

@@ -141,9 +141,10 @@ leased as (
 -- invisible here.
 --
 -- A lane whose limit is reached, by this snapshot, is left out: that costs as much as there are lanes and leases,
--- however many jobs wait in it; leases are counted up to the limit. If a lane with a limit has jobs and room, nothing is claimed: only `claim_shares`, which
--- runs under the locks of the limits, can tell how much. So it is for a lane whose task has a limit per key: its jobs
--- may all be claimed, but not ahead of the time at which they start. The last row tells both, by its number of -2 or -1.
+-- however many jobs wait in it; leases are counted up to the limit. If a lane with a limit has jobs and room, nothing is
+-- claimed: only `claim_shares`, which runs under the locks of the limits, knows how much. So it is for a lane whose task
+-- has a limit per key: its jobs may all be claimed, but not ahead of the time at which they start. The last row says
+-- both, by its number of -2 or -1.
 with known as materialized (
     select lane.lane_id, lane.queue, lane.task,
            coalesce(floor.turn, {lowest}) as floor_turn, coalesce(floor.seq, 0) as floor_seq,
