@@ -1,8 +1,9 @@
 """Why a job is not running: the facts that a store reads, and the one cause that follows from them.
 
 `explain` asks in the order in which a job meets the obstacles, and answers with the first one: has it ended, does it
-run, what does it wait for, is it due, may it be claimed, and by which worker. A cause is data; `reports.explanation_text`
-puts it into words. To add a cause: a class here, its facts in `JobFacts`, and its place in `_cause` or `_OBSTACLES`.
+run, what does it wait for, is it due, may it be claimed, and by which worker. A cause is data, which
+`reports.explanation_text` puts into words. To add a cause: a class here, its facts in `JobFacts`, and its place in
+`_cause` or `_OBSTACLES`.
 """
 
 from __future__ import annotations
