@@ -23,7 +23,7 @@ from holdfast.model.job import Lease
 from holdfast.runtime.failpoint import failpoint
 from holdfast.runtime.reachability import GAP_PER_LEASE
 from holdfast.runtime.unknown_queue import unknown_queue
-from holdfast.store.backend import Insight
+from holdfast.store.insight import Insight
 from holdfast.store.jobs import JobStore
 from holdfast.store.values import ClaimRequest, Finish, Outstanding, Retention
 from holdfast.worker.dead_workers import DeadWorkers
