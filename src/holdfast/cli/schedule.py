@@ -9,6 +9,7 @@ import click
 from holdfast.cli.exit_errors import ExitError, Noun
 from holdfast.cli.job_enqueue import decode_arguments, pair
 from holdfast.cli.json_output import json_option, seconds, show_json
+from holdfast.cli.pausing import pause_each, resume_each
 from holdfast.cli.table import Cell, Column, dated, show_fields, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration
@@ -134,13 +135,7 @@ def show(target: StoreTarget, *, name: str, as_json: bool) -> None:
 @store_options
 def pause(target: StoreTarget, *, names: tuple[str, ...]) -> None:
     """Stop firing schedules. Times that pass meanwhile never fire; jobs that were fired still run."""
-
-    async def change(app: App) -> None:
-        for name in names:
-            changed = await app.schedules.pause(name)
-            click.echo(f"{name} {'paused' if changed else 'was already paused'}")
-
-    target.run(change)
+    target.run(lambda app: pause_each(names, app.schedules.pause))
 
 
 @schedule.command()
@@ -148,13 +143,7 @@ def pause(target: StoreTarget, *, names: tuple[str, ...]) -> None:
 @store_options
 def resume(target: StoreTarget, *, names: tuple[str, ...]) -> None:
     """Fire schedules again, from their next times on."""
-
-    async def change(app: App) -> None:
-        for name in names:
-            changed = await app.schedules.resume(name)
-            click.echo(f"{name} {'resumed' if changed else 'was not paused'}")
-
-    target.run(change)
+    target.run(lambda app: resume_each(names, app.schedules.resume))
 
 
 @schedule.command()
