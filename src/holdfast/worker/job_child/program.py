@@ -44,12 +44,12 @@ from holdfast.worker.job_child.event_call import ChildEventCall
 from holdfast.worker.job_child.importing import Finder, Handle
 from holdfast.worker.job_child.protocol import (
     DEAF_TO,
-    AttemptEnded,
     Began,
     CompletionStage,
     Frames,
     FromChild,
     Hello,
+    JobEnded,
     Notice,
     RunEvents,
     RunJob,
@@ -343,7 +343,7 @@ class ChildProgram:
             ended: FromChild = call.run(runner)
         else:
             self._attempt = call
-            ended = AttemptEnded(call.run(runner), clean=call.is_clean)
+            ended = JobEnded(call.run(runner), clean=call.is_clean)
             self._attempt = None
         if call.backend is not None:
             self._backends[id(call.backend)] = call.backend
