@@ -85,8 +85,8 @@ class App(AnswersOtherCalls):
         refuse_unknown("App", unknown, ("url", "name", "retention", "limits", "events", "streams"))
         self.name = check_name("app", name)
         self.hooks = Hooks()
-        observing = Observing(self.hooks)
-        self.on, self.off, self.middleware = observing.on, observing.off, observing.middleware
+        self._observing = Observing(self.hooks)
+        self.on = self._observing.on  # with its overloads, which `Delegated` would lose
         log_work(self.hooks)
         self.events_url = events
         """The URL of Kafka, if the app was given one."""
@@ -104,7 +104,9 @@ class App(AnswersOtherCalls):
         self.subscribed = Consumers()
         """The consumers that `@app.consumer` has registered."""
         self.consumers = ConsumerDesk(self)
-        self.tokens, self.audit, self.operations = Tokens(self), Audit(self), Operations(self)
+        self.tokens = Tokens(self)
+        self.audit = Audit(self)
+        self.operations = Operations(self)
         self.portal = Portal()
         self.retention = check_retention(retention)
         self.queue_limits = check_queue_limits(limits)
@@ -129,11 +131,9 @@ class App(AnswersOtherCalls):
     def use(self, url: str) -> None:
         """Use the store behind another URL; raises `ConfigError` once a store is open in this process."""
         if self.is_open:
-            remedy = "call app.use(…) before anything else, or app.close() first"
-            raise ConfigError(f"{self.backend.url} is open already: {remedy}")
+            raise ConfigError(f"{self.backend.url} is open already: call app.use(…) earlier, or app.close() first")
         if self._is_alone:
-            remedy = "leave out --url, and unset $HOLDFAST_URL"
-            raise ConfigError(f"this app reads {self.backend.url} without a store: {remedy}")
+            raise ConfigError(f"this app reads {self.backend.url} without a store: leave out --url and $HOLDFAST_URL")
         self.backend = open_for_app(url, self.events_url, self.relays.categories)
 
     @property
@@ -204,6 +204,8 @@ class App(AnswersOtherCalls):
         return register if function is None else register(function)
 
     schedule = Delegated("schedules", Schedules.schedule)
+    off = Delegated("_observing", Observing.off)
+    middleware = Delegated("_observing", Observing.middleware)
 
     @reports_unawaited("nothing was enqueued")
     async def enqueue(self, call: MethodCall, /, task: str, *args: Any, **kwargs: Any) -> JobHandle:
