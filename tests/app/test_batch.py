@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import App, ClaimedJob, ConfigError, JobState, LeaseLost
+from holdfast import App, ClaimedJob, ConfigError, JobState, LeaseLost, OutcomeUnknown
+from holdfast.backends.sqlite.handler_transaction import SqliteTransaction
 from holdfast.store.values import Standing
 
 
@@ -141,6 +142,48 @@ async def test_a_batch_of_which_nothing_is_held_any_more_is_refused(shop: App):
     with pytest.raises(LeaseLost, match="none of the 2 jobs"):
         async with shop.batch(jobs):
             pytest.fail("the block must not be entered")
+
+
+async def test_an_end_that_the_job_has_had_inside_the_block_rolls_the_whole_batch_back(shop: App):
+    jobs = await claimed(shop, 2)
+
+    with pytest.raises(LeaseLost, match="1 jobs of the batch"):  # noqa: PT012 - the whole block is refused
+        async with shop.batch(jobs) as batch:
+            await write(batch, jobs[0])
+            await jobs[1].fail("given up")  # joins the transaction
+            for job in jobs:
+                batch.complete(job)
+
+    assert await effects(shop) == []
+    assert [await state(shop, job) for job in jobs] == [JobState.RUNNING] * 2
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+async def test_a_commit_whose_reply_is_lost_is_asked_for_in_the_store(
+    shop: App, monkeypatch: pytest.MonkeyPatch, is_written: bool
+):
+    (job,) = await claimed(shop, 1)
+    commit = SqliteTransaction.commit_transaction
+
+    async def commit_and_lose_the_reply(transaction: SqliteTransaction) -> None:
+        if is_written:
+            await commit(transaction)
+        raise OutcomeUnknown("the reply was lost")
+
+    async def run() -> None:
+        async with shop.batch([job]) as batch:
+            await write(batch, job)
+            batch.complete(job)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteTransaction, "commit_transaction", commit_and_lose_the_reply)
+        if is_written:
+            await run()
+        else:
+            with pytest.raises(OutcomeUnknown):
+                await run()
+
+    assert await effects(shop) == ([job.id] if is_written else [])
 
 
 async def test_a_failed_try_is_written_with_the_batch_and_the_last_one_fails_the_job(shop: App):

@@ -7,18 +7,6 @@ from collections import defaultdict
 
 from tests.house.sources import Finding, modules, report
 
-# Names that are used more than once, mostly twins in the SQLite and the PostgreSQL backend. The list only shrinks.
-DUPLICATED = {
-    "AttemptEnded",
-    "EventRow",
-    "HeldLease",
-    "JobRow",
-    "ReferenceConsumers",
-    "ShareRow",
-    "_Listed",
-    "_Row",
-}
-
 
 def definitions() -> dict[str, list[Finding]]:
     """Return, for each name of a top-level class in `src`, where such a class is defined."""
@@ -36,10 +24,6 @@ def duplicates() -> dict[str, list[Finding]]:
 
 
 def test_a_class_name_is_used_once():
-    findings = [place for name, places in duplicates().items() if name not in DUPLICATED for place in places]
+    findings = [place for places in duplicates().values() for place in places]
 
     assert not findings, report(findings)
-
-
-def test_a_name_that_is_used_once_is_no_longer_exempt():
-    assert DUPLICATED - duplicates().keys() == set(), "remove them from DUPLICATED"

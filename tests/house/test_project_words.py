@@ -9,10 +9,11 @@ import tokenize
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.house.sources import ROOT, Finding, Module, modules, report, sql_files
+from tests.house.sources import PACKAGE, ROOT, Finding, Module, modules, report, sql_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"
 
@@ -55,8 +56,10 @@ DIALECT = {
     "anybody": "name the component",
     "everybody": "name the component",
     "told": "reported, notified",
-    "tell of": "report",
-    "tells of": "report",
+    "tell": "report, notify, return",
+    "tells": "reports, notifies, shows",
+    "in vain": "without effect",
+    "upkeep": "maintenance",
     "anew": "again",
     "of one's own": "separate",
     "for ever": "forever",
@@ -138,6 +141,18 @@ def banned_in_prose(text: str) -> str | None:
     return next((word for word, pattern in _PATTERNS.items() if pattern.search(plain)), None)
 
 
+def banned_in_text(text: str) -> str | None:
+    """Return the banned word inside a line of a source that is not Python, in its prose or its names."""
+    in_names = (banned_name(name) for name in re.findall(r"[A-Za-z_]\w*", text))
+    return banned_in_prose(text) or next((word for word in in_names if word), None)
+
+
+def other_sources() -> list[Path]:
+    """Return the package's sources that are not Python, but for migrations: those keep the names of their time."""
+    suffixes = {".sql", ".lua", ".html", ".js", ".css", ".svg"}
+    return [file for file in sorted(PACKAGE.rglob("*")) if file.suffix in suffixes and file.parent.name != "migrations"]
+
+
 def dialect(module: Module) -> list[Finding]:
     """Return the banned words of a module, in the names that it introduces and in its prose."""
     in_names = (
@@ -182,6 +197,21 @@ def test_names_and_prose_use_the_terms_of_the_glossary():
     assert not findings, report(findings)
 
 
+def test_other_sources_use_the_terms_of_the_glossary():
+    findings = [
+        Finding(file.relative_to(ROOT).as_posix(), number, f"write {BANNED[word]!r} for {word!r}: {text.strip()[:80]}")
+        for file in other_sources()
+        for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1)
+        if (word := banned_in_text(text))
+    ]
+
+    assert not findings, report(findings)
+
+
+def test_statements_scripts_and_pages_are_among_the_other_sources():
+    assert {".sql", ".lua", ".html", ".js", ".css"} <= {file.suffix for file in other_sources()}
+
+
 def test_the_glossary_lists_every_word_that_the_tests_forbid():
     rows = [line.split("|")[1:-1] for line in GLOSSARY.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
     avoided = {word.strip(" *`") for row in rows for word in row[-1].split(",")}
@@ -217,6 +247,11 @@ def test_similar_names_pass(name):
 )
 def test_a_double_is_seen_in_prose(text):
     assert banned_in_prose(text)
+
+
+@pytest.mark.parametrize("text", ["{% set beat = row.view %}", "-- nobody has locked it", "local give_back = 1"])
+def test_a_double_is_seen_in_other_sources(text):
+    assert banned_in_text(text)
 
 
 @pytest.mark.parametrize("text", ["send a heartbeat", "`beat` is a field", "type hints are resolved", "an old job"])

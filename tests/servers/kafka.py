@@ -6,23 +6,19 @@ fetches once, both from the package manager when root. Topics are apart by the p
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 from functools import cache
 from pathlib import Path
-from typing import IO
 
+from tests.servers.keeper import KeeperFailedError, hold, shared_url
 from tests.servers.missing import give_up
 
 URL_VARIABLE = "HOLDFAST_TEST_KAFKA"
 _TIMEOUT = 180.0  # the first run fetches the jars
-_held: list[IO[str]] = []
 
 
 @cache
@@ -31,39 +27,15 @@ def server_url() -> str:
     given = os.environ.get(URL_VARIABLE)
     if given:
         return given.rstrip("/") + "/"
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"{os.getpid()}-{secrets.token_hex(4)}"
-    folder = Path(tempfile.gettempdir()) / f"holdfast-kafka-{os.getuid()}-{run}"
-    folder.mkdir(exist_ok=True)
-    lock = (folder / "used").open("a")
-    fcntl.flock(lock, fcntl.LOCK_SH)
-    _held.append(lock)  # held until this process has ended
-    with (folder / "starting").open("a") as starting:
-        fcntl.flock(starting, fcntl.LOCK_EX)
-        url = folder / "url"
-        if not url.exists():
-            _start_keeper(folder, url)
-        return url.read_text()
+    try:
+        return shared_url("kafka", _keeper, timeout=_TIMEOUT)
+    except KeeperFailedError as error:
+        give_up("Kafka", f"{str(error)[-1000:]}; or set ${URL_VARIABLE}")
 
 
-def _start_keeper(folder: Path, url: Path) -> None:
+def _keeper(folder: Path) -> list[str]:
     _install()
-    log = folder / "keeper.log"
-    keep = [sys.executable, "-m", "tests.servers.kafka", str(folder)]
-    with log.open("w") as output:
-        keeper = subprocess.Popen(
-            [sys.executable, "-m", "holdfast.testing.kafka_server", *keep],
-            cwd=Path(__file__).parents[2],
-            stdout=output,
-            stderr=output,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the tests; the keeper ends after them
-        )
-    until = time.monotonic() + _TIMEOUT
-    while not url.exists():
-        if keeper.poll() is not None or time.monotonic() > until:
-            give_up("Kafka", f"{log.read_text()[-1000:]}; or set ${URL_VARIABLE}")
-        time.sleep(0.02)
-    keeper.returncode = 0  # it outlives this process on purpose
+    return ["-m", "holdfast.testing.kafka_server", sys.executable, "-m", "tests.servers.kafka", str(folder)]
 
 
 def _install() -> None:
@@ -84,14 +56,8 @@ def new_prefix() -> str:
 
 
 def main() -> None:
-    """Write the URL of the broker to the folder in the arguments, and wait until no test process is left."""
-    folder = Path(sys.argv[1])
-    written = folder / "url.new"
-    written.write_text(os.environ["HOLDFAST_EVENTS_URL"])
-    written.rename(folder / "url")
-    with (folder / "used").open("a") as used:
-        fcntl.flock(used, fcntl.LOCK_EX)  # granted when no test process is left
-    shutil.rmtree(folder, ignore_errors=True)
+    """Hold the broker, for the folder in the arguments."""
+    hold(Path(sys.argv[1]), os.environ["HOLDFAST_EVENTS_URL"])
 
 
 if __name__ == "__main__":

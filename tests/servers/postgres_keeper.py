@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import fcntl
 import os
 import pwd
 import shutil
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from tests.servers.keeper import hold
 
 # Nothing here needs to survive the machine. A test of durability starts a server with other settings.
 SETTINGS = {
@@ -102,14 +102,12 @@ def _free_port() -> int:
 def main() -> None:
     folder, binaries = Path(sys.argv[1]), Path(sys.argv[2])
     server, url = start(folder, binaries)
-    written = folder / "url.new"
-    written.write_text(url)
-    written.rename(folder / "url")
-    with (folder / "used").open("a") as used:
-        fcntl.flock(used, fcntl.LOCK_EX)  # granted when no test process is left
-    server.send_signal(signal.SIGQUIT)
-    server.wait()
-    shutil.rmtree(folder, ignore_errors=True)
+
+    def end() -> None:
+        server.send_signal(signal.SIGQUIT)
+        server.wait()
+
+    hold(folder, url, end)
 
 
 if __name__ == "__main__":

@@ -243,7 +243,7 @@ class StoreMachine(RuleBasedStateMachine):
         handle = self.handle(data)
         assert self.run(self.store.jobs.verify(handle.real)) is self.model.verify(handle.model)
 
-    # -- upkeep
+    # -- maintenance
 
     @rule(span=st.sampled_from([0, 1, 4, 20, 61, 3601]))
     def advance(self, span: int) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
-from tests.servers import mysql
-from tests.servers.postgres_schemas import InstalledSchema, return_schema, take_schema
+from tests.stateful.stores import machine_for
 from tests.stateful.streams_machine import StreamsMachine
 
 STORES = ["sqlite", "sqlite-memory", "postgres", "mariadb", pytest.param("mysql", marks=pytest.mark.slow)]
@@ -19,65 +18,14 @@ EXAMPLES = {
     "mariadb": 4,
     "mysql": 4,
 }  # `make test-slow` tries many more
-MYSQL: dict[str, mysql.Flavour] = {"mariadb": "mariadb", "mysql": "mysql"}
-
-
-def machine_for(store: str, folder: Path) -> type[StreamsMachine]:
-    """Return a machine whose every example runs on an empty store."""
-    if store == "postgres":
-        return _machine_for_postgres()
-    if store in MYSQL:
-        return _machine_for_mysql(MYSQL[store])
-    examples = iter(range(10**9))
-
-    class Machine(StreamsMachine):
-        def url(self) -> str:
-            return f"sqlite:///{folder}/{next(examples)}.db?synchronous=normal" if store == "sqlite" else "sqlite://"
-
-    return Machine
-
-
-def _machine_for_mysql(flavour: mysql.Flavour) -> type[StreamsMachine]:
-    mysql.return_database(mysql.take_database(flavour))  # skips the test where there is no server
-
-    class Machine(StreamsMachine):
-        database: str | None = None
-
-        def url(self) -> str:
-            self.database = mysql.take_database(flavour)
-            return self.database
-
-        def teardown(self) -> None:
-            super().teardown()
-            if self.database is not None:
-                mysql.return_database(self.database)
-
-    return Machine
-
-
-def _machine_for_postgres() -> type[StreamsMachine]:
-    return_schema(take_schema())  # skips the test where there is no server
-
-    class Machine(StreamsMachine):
-        schema: InstalledSchema | None = None
-
-        def url(self) -> str:
-            self.schema = take_schema()
-            return self.schema.url
-
-        def teardown(self) -> None:
-            super().teardown()
-            if self.schema is not None:
-                return_schema(self.schema)
-
-    return Machine
 
 
 @pytest.mark.timeout(300)  # passing takes seconds; a failure needs minutes to be made small
 @pytest.mark.parametrize("store", STORES)
 def test_no_sequence_of_verbs_tells_a_store_from_the_reference(store: str, tmp_path: Path) -> None:
     run_state_machine_as_test(
-        machine_for(store, tmp_path), settings=settings(max_examples=EXAMPLES[store], stateful_step_count=40)
+        machine_for(store, tmp_path, StreamsMachine),
+        settings=settings(max_examples=EXAMPLES[store], stateful_step_count=40),
     )
 
 
@@ -87,7 +35,7 @@ def test_no_sequence_of_verbs_tells_a_store_from_the_reference(store: str, tmp_p
 def test_no_sequence_of_many_tells_a_store_from_the_reference(store: str, tmp_path: Path) -> None:
     examples = 50 if store == "sqlite-memory" else 25  # the rules are shared: most of what can differ shows in memory
     run_state_machine_as_test(
-        machine_for(store, tmp_path), settings=settings(max_examples=examples, stateful_step_count=40)
+        machine_for(store, tmp_path, StreamsMachine), settings=settings(max_examples=examples, stateful_step_count=40)
     )
 
 
@@ -95,7 +43,9 @@ def test_no_sequence_of_many_tells_a_store_from_the_reference(store: str, tmp_pa
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("store", STORES)
 def test_no_long_sequence_of_verbs_tells_a_store_from_the_reference(store: str, tmp_path: Path) -> None:
-    run_state_machine_as_test(machine_for(store, tmp_path), settings=settings(max_examples=300, stateful_step_count=60))
+    run_state_machine_as_test(
+        machine_for(store, tmp_path, StreamsMachine), settings=settings(max_examples=300, stateful_step_count=60)
+    )
 
 
 def test_the_machine_agrees_with_itself() -> None:

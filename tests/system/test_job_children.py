@@ -26,7 +26,7 @@ from holdfast.worker.decision import Why
 from holdfast.worker.job_child import pool as child_pool
 from holdfast.worker.job_child.pool import ChildPool
 from holdfast.worker.job_child.process import ChildProcess
-from holdfast.worker.job_child.protocol import AttemptEnded, Frames, Hello, Notice, RunJob, encode, from_child
+from holdfast.worker.job_child.protocol import Frames, Hello, JobEnded, Notice, RunJob, encode, from_child
 
 pytestmark = pytest.mark.slow
 pool, url = job_children.pool, job_children.url  # fixtures
@@ -270,7 +270,7 @@ def said_until_ended(ours: socket.socket) -> list[object]:
     """Return the words of a child up to the end of its job; how many come at once is chance."""
     frames = Frames(from_child)
     words: list[object] = []
-    while not any(isinstance(word, AttemptEnded) for word in words):
+    while not any(isinstance(word, JobEnded) for word in words):
         words += frames.feed(ours.recv(1000))
     return words
 
@@ -289,7 +289,7 @@ async def test_a_lost_lease_is_told_to_a_child_that_is_asked_to_tell(tmp_path):
         ours.sendall(encode(RunJob(app.__name__, "wait_for_loss", handle.task.name, job, app.LEASE)))
         await begun(mark)
         ours.sendall(encode(Notice(Why.LEASE_LOST)))
-        assert said_until_ended(ours)[-1] == AttemptEnded(None, clean=True)
+        assert said_until_ended(ours)[-1] == JobEnded(None, clean=True)
         assert mark.read_text() == "lost"
         ours.shutdown(socket.SHUT_RDWR)
         assert child.wait(SOON) != 0

@@ -86,7 +86,7 @@ def an_unanswered_finish_is_run_anew(patch: Patch) -> None:
     def flush_failed(machine: Machine, now: float, finishes: Any) -> None:
         held = machine.holdings.jobs
         machine.jobs.prefetched.extend([held[seq] for seq in machine.jobs.finishes.answered() if seq in held])
-        machine._upkeep.access.failed()
+        machine._maintenance.access.failed()
 
     patch.setattr(Machine, "flush_failed", flush_failed)
 
@@ -190,8 +190,8 @@ def a_claim_that_failed_stays_in_flight(patch: Patch) -> None:
 
 
 @MUTANTS.stalling
-def upkeep_that_failed_stays_in_flight(patch: Patch) -> None:
-    patch.setattr(Maintenance, "failed", lambda upkeep, now: None)
+def maintenance_that_failed_stays_in_flight(patch: Patch) -> None:
+    patch.setattr(Maintenance, "failed", lambda maintenance, now: None)
 
 
 @MUTANTS.stalling

@@ -13,8 +13,8 @@ from holdfast.model.job import JobState, Lease
 from holdfast.model.outcome import Snoozed
 from holdfast.store.values import Extension, Finish, Outstanding, Promotion, Verdict
 from holdfast.testing.reference import Reference
+from holdfast.testing.reference.maintenance import ReferenceMaintenance as ModelMaintenance
 from holdfast.testing.reference.records import ReferenceState
-from holdfast.testing.reference.upkeep import ReferenceMaintenance as ModelUpkeep
 
 MUTANTS = Mutants()
 
@@ -216,9 +216,9 @@ def a_repeated_enqueue_makes_the_job_anew(patch: Patch) -> None:
 
 @MUTANTS.common
 def a_loss_is_always_excused(patch: Patch) -> None:
-    real = ModelUpkeep.lose
+    real = ModelMaintenance.lose
     patch.setattr(
-        ModelUpkeep,
+        ModelMaintenance,
         "lose",
         lambda model, record, hold, failure, *, alone: real(model, record, hold, failure, alone=False),
     )
@@ -226,13 +226,13 @@ def a_loss_is_always_excused(patch: Patch) -> None:
 
 @MUTANTS.rare
 def a_rescued_job_runs_though_it_is_to_be_cancelled(patch: Patch) -> None:
-    real = ModelUpkeep.settle
+    real = ModelMaintenance.settle
 
-    def settle(model: ModelUpkeep, record: Any, decision: Any) -> None:
+    def settle(model: ModelMaintenance, record: Any, decision: Any) -> None:
         record.cancel_reason = None
         real(model, record, decision)
 
-    patch.setattr(ModelUpkeep, "settle", settle)
+    patch.setattr(ModelMaintenance, "settle", settle)
 
 
 @MUTANTS.common
@@ -242,7 +242,7 @@ def the_jobs_of_a_line_are_all_ready(patch: Patch) -> None:
 
 @MUTANTS.stalling
 def the_next_of_a_line_is_not_brought_up(patch: Patch) -> None:
-    def end(model: ModelUpkeep, record: Any, state: JobState, reason: str | None) -> None:
+    def end(model: ModelMaintenance, record: Any, state: JobState, reason: str | None) -> None:
         record.end(state, model.now, reason)
 
-    patch.setattr(ModelUpkeep, "end", end)
+    patch.setattr(ModelMaintenance, "end", end)

@@ -12,6 +12,7 @@ from holdfast.torture.events import (
     Claimed,
     Clock,
     Dumped,
+    DumpedJob,
     EffectBegan,
     EffectCommitted,
     EffectRow,
@@ -22,7 +23,6 @@ from holdfast.torture.events import (
     FaultEnded,
     Finished,
     HistoryRecord,
-    JobRow,
     ObservedOutcome,
     ResetAnswered,
     ResetCalled,
@@ -214,7 +214,14 @@ class Story:
         self._rows += 1
         fields: dict[str, Any] = {"max_attempts": 3, "completions": int(state == "completed"), **more}
         return self.add(
-            90, JobRow, process="conductor-main-1", job=job, state=state, attempt=attempt, attempts=attempts, **fields
+            90,
+            DumpedJob,
+            process="conductor-main-1",
+            job=job,
+            state=state,
+            attempt=attempt,
+            attempts=attempts,
+            **fields,
         )
 
     def kept(self, attempt: int, outcome: str, *, at: float = 0, process: str = A) -> AttemptRow:

@@ -14,14 +14,14 @@ from holdfast.torture.streams.records import (
     AppendAnswered,
     AppendCalled,
     AppendedAt,
-    EventRow,
+    DumpedEvent,
+    DumpedShare,
     FaultsOver,
     Handled,
     Led,
     ParkedRow,
     PositionCommitted,
     ShareObserved,
-    ShareRow,
     SharesSeen,
     StreamEffectRow,
     TransitionSeen,
@@ -75,7 +75,7 @@ class StreamTale:
 
     def event(self, event: str, position: int, stream: str, version: int, *, name: str = USUAL) -> StreamTale:
         where = {"category": self.share["category"], "partition": 0, "position": position}
-        return self.add(90, EventRow, event=event, stream=stream, version=version, name=name, **where)
+        return self.add(90, DumpedEvent, event=event, stream=stream, version=version, name=name, **where)
 
     # --- nodes ------------------------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class StreamTale:
     def checked(self, position: int | None = None, **left: Any) -> RunVerdict:
         """End the run, with this position or that of the last event, and check it."""
         place = self._events if position is None else position
-        self.add(92, ShareRow, generation=9, state="free", position=place, head=self._events, **self.share)
+        self.add(92, DumpedShare, generation=9, state="free", position=place, head=self._events, **self.share)
         self.add(93, Dumped, rows=self._events, effects=self._effects, **left)
         return check_stream_events(self.records)
 

@@ -41,8 +41,8 @@ from holdfast.cli.main import cli
 from holdfast.cli.torture import command
 from tests.torture.test_ends import report
 
-def instead(plan, target, server, broker, *, history, as_json, streams):
-    found = report(is_clean=False, history=str(history))
+def instead(run):
+    found = report(is_clean=False, history=str(run.history))
     found.violations = ["it was lost " * 100 for _ in range(1000)]
     return found
 
@@ -132,10 +132,8 @@ def torture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Torture:
     """Run the command with a report in place of the run."""
 
     def run(told: Callable[[Path], RunReport], *options: str) -> Result:
-        def instead(
-            _plan: object, _target: object, _server: object, _broker: object, *, history: Path, **_: bool
-        ) -> RunReport:
-            return told(history)
+        def instead(run: Any) -> RunReport:
+            return told(run.history)
 
         monkeypatch.setattr(command, "_interruptible", instead)
         monkeypatch.setattr("holdfast.torture.calibrate.fitting_lease", lambda: 2.0)

@@ -100,10 +100,8 @@ TROUBLE = [
 def test_what_the_store_or_the_machine_refuses_ends_a_run_without_a_verdict(tmp_path, monkeypatch, error):
     kept: list[Path] = []
 
-    def refused(
-        _plan: object, _target: object, _server: object, _broker: object, *, history: Path, **_: bool
-    ) -> RunReport:
-        kept.append(history)
+    def refused(run: Any) -> RunReport:
+        kept.append(run.history)
         raise error
 
     monkeypatch.setattr(command, "_interruptible", refused)

@@ -199,7 +199,7 @@ def test_the_timeline_of_the_first_offending_job_is_whole_and_in_order():
     words = [line.split()[2] for line in lines[1:] if ">>" not in line]
     assert words == [
         "enqueue_called", "enqueue_answered", "attempt_began", "effect_began", "effect_committed", "claimed",
-        "job_row", "effect_row",
+        "dumped_job", "effect_row",
     ]  # fmt: skip
     assert [line.split()[2] for line in lines if ">>" in line] == ["I8:", "I5:"]
     assert verdict.text().count("VIOLATED") == len(verdict.broken)

@@ -36,10 +36,8 @@ def torture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., An
     """Run the command with `ends` in place of the run itself."""
 
     def run(ends: Callable[[Path], RunReport], *options: str) -> Any:
-        def instead(
-            _plan: object, _target: object, _server: object, _broker: object, *, history: Path, **_: bool
-        ) -> RunReport:
-            return ends(history)
+        def instead(run: Any) -> RunReport:
+            return ends(run.history)
 
         monkeypatch.setattr(command, "_interruptible", instead)
         monkeypatch.setattr("holdfast.torture.calibrate.fitting_lease", lambda: 2.0)

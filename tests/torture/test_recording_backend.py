@@ -75,7 +75,7 @@ async def broken_after_the_ends(app: App, jobs, monkeypatch) -> None:
         if point == "before_commit":
             raise Broken
 
-    monkeypatch.setattr("holdfast.app.batch.failpoint", break_off)
+    monkeypatch.setattr("holdfast.runtime.effect.failpoint", break_off)
     async with app.batch(jobs) as batch:
         batch.complete(jobs[0])
 

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -136,11 +137,9 @@ def test_a_server_that_is_not_kept_leaves_nothing():
 def test_the_command_leaves_the_data_of_a_bad_or_kept_run_and_says_how_to_start_it(options, monkeypatch, tmp_path):
     servers: list[OwnServer] = []
 
-    def instead(
-        _plan: object, _target: object, server: OwnServer, _broker: object, *, history: Path, **_: bool
-    ) -> RunReport:
-        servers.append(server)
-        return report(is_clean=bool(options), history=str(history))
+    def instead(run: Any) -> RunReport:
+        servers.append(run.server)
+        return report(is_clean=bool(options), history=str(run.history))
 
     monkeypatch.setattr(command, "_interruptible", instead)
     done = CliRunner().invoke(cli, ["torture", "--server", "postgresql", "--history", str(tmp_path / "h"), *options])

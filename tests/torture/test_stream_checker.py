@@ -17,7 +17,7 @@ from holdfast.torture.streams.records import (
     AppendedAt,
     AppendRefused,
     AppendUnknown,
-    EventRow,
+    DumpedEvent,
     LeaderWrote,
 )
 
@@ -114,7 +114,7 @@ def test_at_any_time_effects_reach_to_the_position(effect, broken):
 def test_an_effect_names_the_event_at_its_position():
     tale = three().effect(1, 2, 3)
 
-    assert replaced(tale, EventRow, event="other").checked().broken == ["I1", "I3", "I16", "I20"]
+    assert replaced(tale, DumpedEvent, event="other").checked().broken == ["I1", "I3", "I16", "I20"]
 
 
 def test_without_a_transaction_events_are_handled_at_least_once():
@@ -295,7 +295,7 @@ def test_an_append_of_many_is_there_as_a_whole():
 def test_positions_have_no_holes():
     tale = three().effect(1, 2, 3)
 
-    assert "I1" in replaced(tale, EventRow, position=7).checked().broken
+    assert "I1" in replaced(tale, DumpedEvent, position=7).checked().broken
 
 
 def test_nothing_is_left_when_all_nodes_have_ended():

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import App
 from holdfast.torture.streams.names import MAIN, PARTITIONS
-from holdfast.torture.streams.records import EventRow, ParkedRow, ShareRow, StreamEffectRow
+from holdfast.torture.streams.records import DumpedEvent, DumpedShare, ParkedRow, StreamEffectRow
 from holdfast.torture.target import target_of
 from holdfast.torture.target.streams import _DUMPED, DONE, WAITING
 
@@ -25,7 +25,7 @@ async def test_the_target_reads_the_events_of_a_run(tmp_path):
         await app.append(MAIN, stream="s", name="happened")
     target.prepare()
 
-    (event,) = [row for row in target.streams.dumped() if isinstance(row, EventRow)]
+    (event,) = [row for row in target.streams.dumped() if isinstance(row, DumpedEvent)]
     assert (event.category, event.stream, event.version) == (MAIN, "s", 1)
     assert {state: target.streams.counts()[state] for state in (WAITING, DONE)} == {WAITING: 1, DONE: 0}
     assert target.streams.shares().shares == ()
@@ -55,7 +55,7 @@ async def test_the_target_reads_the_events_of_a_run(tmp_path):
         (
             "all_shares",
             ("billing", "main", 1, 7, "granted", 3, 5),
-            ShareRow(**SHARE, generation=7, state="granted", position=3, head=5),
+            DumpedShare(**SHARE, generation=7, state="granted", position=3, head=5),
         ),
     ],
 )

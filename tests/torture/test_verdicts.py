@@ -78,7 +78,7 @@ def test_the_history_of_a_job_that_others_found_wrong_is_read_from_the_files(tmp
     assert lines[0].startswith("the history of job j2")
     assert [line.split()[2] for line in lines[1:-1]] == [
         "enqueue_called", "enqueue_answered", "claimed", "attempt_began", "effect_began", "effect_committed",
-        "attempt_ended", "job_row", "effect_row",
+        "attempt_ended", "dumped_job", "effect_row",
     ]  # fmt: skip
     assert lines[-1].endswith(">> steps: job j2: its step is there twice")
 

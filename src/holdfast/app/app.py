@@ -9,8 +9,8 @@ from typing import Any, Never, NoReturn, ParamSpec, Self, TypeVar, Unpack, cast,
 from uuid import UUID
 
 from holdfast.app.admin import Jobs, Queues, SyncJobs, SyncQueues, check_limit
-from holdfast.app.administration import Administration, SyncAdministration
 from holdfast.app.app_settings import check_queue_limits, check_retention
+from holdfast.app.audit import Audit, SyncAudit
 from holdfast.app.batch import AsyncBatch, BlockingBatch, open_batch, open_batch_blocking
 from holdfast.app.claim import callers_id, callers_lease, claim_or_release
 from holdfast.app.claimed_job import ClaimedJob, known_tasks
@@ -21,14 +21,17 @@ from holdfast.app.job_handle import JobHandle, SyncJob
 from holdfast.app.job_waits import WaitsOfApp
 from holdfast.app.observing import Observing, report_enqueue
 from holdfast.app.open import open_for_app, open_streams
+from holdfast.app.operations import Operations, SyncOperations
 from holdfast.app.relays import Relays, refuse_relay_name
 from holdfast.app.retry_unknown import repeat_unknown
 from holdfast.app.schedules import Schedules, SyncSchedules
 from holdfast.app.sync import Blocking, Portal, Sync
 from holdfast.app.task_admin import SyncTasks, TasksOfApp
 from holdfast.app.tasks import TaskDecorator, TaskHandle
+from holdfast.app.tokens import SyncTokens, Tokens
 from holdfast.app.workers import AppWorkers
 from holdfast.errors import ConfigError, OutcomeUnknown
+from holdfast.hooks.observers import Hooks
 from holdfast.hooks.sending import send_jobs
 from holdfast.jobs.enqueue_batcher import EnqueueBatcher
 from holdfast.jobs.task import TASK_SETTINGS, TaskSettings, make_task
@@ -56,7 +59,7 @@ _LEASE = timedelta(seconds=30)
 _RESCUE_LIMIT = 1000
 
 
-class App(Observing, Administration, AnswersOtherCalls):
+class App(AnswersOtherCalls):
     """Tasks, consumers and a store. Create one per program, at the top of a module.
 
     `url` names the store; the default is `$HOLDFAST_URL`, then `sqlite:///holdfast.db` in the current directory.
@@ -80,8 +83,10 @@ class App(Observing, Administration, AnswersOtherCalls):
         **unknown: Never,
     ) -> None:
         refuse_unknown("App", unknown, ("url", "name", "retention", "limits", "events", "streams"))
-        super().__init__()
         self.name = check_name("app", name)
+        self.hooks = Hooks()
+        self._observing = Observing(self.hooks)
+        self.on = self._observing.on  # with its overloads, which `Delegated` would lose
         log_work(self.hooks)
         self.events_url = events
         """The URL of Kafka, if the app was given one."""
@@ -99,6 +104,9 @@ class App(Observing, Administration, AnswersOtherCalls):
         self.subscribed = Consumers()
         """The consumers that `@app.consumer` has registered."""
         self.consumers = ConsumerDesk(self)
+        self.tokens = Tokens(self)
+        self.audit = Audit(self)
+        self.operations = Operations(self)
         self.portal = Portal()
         self.retention = check_retention(retention)
         self.queue_limits = check_queue_limits(limits)
@@ -123,11 +131,9 @@ class App(Observing, Administration, AnswersOtherCalls):
     def use(self, url: str) -> None:
         """Use the store behind another URL; raises `ConfigError` once a store is open in this process."""
         if self.is_open:
-            remedy = "call app.use(…) before anything else, or app.close() first"
-            raise ConfigError(f"{self.backend.url} is open already: {remedy}")
+            raise ConfigError(f"{self.backend.url} is open already: call app.use(…) earlier, or app.close() first")
         if self._is_alone:
-            remedy = "leave out --url, and unset $HOLDFAST_URL"
-            raise ConfigError(f"this app reads {self.backend.url} without a store: {remedy}")
+            raise ConfigError(f"this app reads {self.backend.url} without a store: leave out --url and $HOLDFAST_URL")
         self.backend = open_for_app(url, self.events_url, self.relays.categories)
 
     @property
@@ -198,6 +204,8 @@ class App(Observing, Administration, AnswersOtherCalls):
         return register if function is None else register(function)
 
     schedule = Delegated("schedules", Schedules.schedule)
+    off = Delegated("_observing", Observing.off)
+    middleware = Delegated("_observing", Observing.middleware)
 
     @reports_unawaited("nothing was enqueued")
     async def enqueue(self, call: MethodCall, /, task: str, *args: Any, **kwargs: Any) -> JobHandle:
@@ -321,7 +329,7 @@ class App(Observing, Administration, AnswersOtherCalls):
         return await (await self.opened(install=False)).insight.workers()
 
 
-class SyncApp(SyncAdministration, Sync[App]):
+class SyncApp(Sync[App]):
     """`app.sync`; `with app.sync:` opens the store and closes it."""
 
     jobs: SyncJobs
@@ -329,6 +337,9 @@ class SyncApp(SyncAdministration, Sync[App]):
     schedules: SyncSchedules
     tasks: SyncTasks
     consumers: SyncConsumers
+    tokens: SyncTokens
+    audit: SyncAudit
+    operations: SyncOperations
     opened = Blocking(App.opened)
     enqueue = Blocking(App.enqueue)
     claim = Blocking(App.claim)

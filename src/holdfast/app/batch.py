@@ -21,21 +21,22 @@ from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     asynccontextmanager,
+    closing,
     contextmanager,
 )
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from holdfast.app.claimed_job import ClaimedJob, failed_outcome, retry_outcome
-from holdfast.errors import ConfigError, LeaseLost, OutcomeUnknown
-from holdfast.jobs.effect import transaction_limit
-from holdfast.model.isolation import Isolation, check_isolation
+from holdfast.errors import ConfigError, LeaseLost
+from holdfast.jobs.effect import stage_of, transaction_limit
+from holdfast.model.isolation import Isolation
+from holdfast.model.job import Lease
 from holdfast.model.outcome import Completed, Outcome
-from holdfast.runtime.effect import refuse_nested, settle_children, still_unknown
-from holdfast.runtime.failpoint import failpoint
+from holdfast.runtime.effect import Effect, EffectStage
 from holdfast.runtime.payload import encode_result_or_reason
 from holdfast.store.backend import Backend, Transaction
-from holdfast.store.values import Finish, Standing, Verdict
+from holdfast.store.values import Finish, Verdict
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
@@ -95,6 +96,58 @@ class Batch:
         self._is_closed = True
 
 
+class ClaimedEffect(Effect):
+    """The effect of claimed jobs: it commits together with the outcomes that the caller has recorded."""
+
+    batch: Batch
+
+    def __init__(self, backend: Backend, jobs: Sequence[ClaimedJob]) -> None:
+        super().__init__(backend, min(transaction_limit(job.span) for job in jobs))
+        self._jobs = jobs
+
+    def refuse_second(self) -> None:
+        """Do nothing: there is one effect for each transaction."""
+
+    @asynccontextmanager
+    async def begin(self, isolation: Isolation) -> AsyncGenerator[Any]:
+        """Open a transaction under all leases that are valid."""
+        opening = self.backend.transactions.begin_many(self._leases, limit=self.limit, isolation=isolation)
+        async with opening as transaction:
+            self.batch = _sorted(transaction, self._jobs)
+            yield transaction
+
+    @contextmanager
+    def begin_blocking(self, isolation: Isolation) -> Generator[Any]:
+        """Open the same transaction with blocking calls."""
+        opening = self.backend.transactions.begin_many_blocking(self._leases, limit=self.limit, isolation=isolation)
+        with opening as transaction:
+            self.batch = _sorted(transaction, self._jobs)
+            yield transaction
+
+    @property
+    def _leases(self) -> list[Lease]:
+        return [job.job.lease for job in self._jobs]
+
+    def write_end(self, transaction: Any) -> Any:
+        """Write the recorded outcomes; jobs without one keep their leases."""
+        return transaction.finish(self.batch.finishes)
+
+    def is_accepted(self, verdict: Any) -> bool:
+        """Return whether all outcomes were written."""
+        return Verdict.LOST not in verdict
+
+    async def refusal(self, verdict: Any) -> Exception:
+        """Return `LeaseLost`."""
+        refused = zip(self.batch.finishes, verdict, strict=True)
+        lost = [finish.lease.job_id for finish, one in refused if one is Verdict.LOST]
+        message = f"{len(lost)} jobs of the batch, the first {lost[0]}, are no longer leased. Nothing was written"
+        return LeaseLost(message)
+
+    async def ask(self) -> EffectStage:
+        """Ask the store whether the batch was committed."""
+        return await stage_of(self.backend, self.batch.finishes)
+
+
 AsyncBatch = AbstractAsyncContextManager[Batch]
 BlockingBatch = AbstractContextManager[Batch]
 
@@ -102,65 +155,23 @@ BlockingBatch = AbstractContextManager[Batch]
 @asynccontextmanager
 async def open_batch(app: App, jobs: Sequence[ClaimedJob], isolation: Isolation) -> AsyncGenerator[Batch]:
     """Open a transaction over claimed jobs; see `App.batch`."""
-    _check(app, jobs)
-    check_isolation(isolation)
-    backend = await app.opened()
-    refuse_nested(backend)
-    finishes: list[Finish] = []
-    try:
-        leases = [job.job.lease for job in jobs]
-        async with backend.transactions.begin_many(leases, limit=_limit(jobs), isolation=isolation) as transaction:
-            batch = _sorted(transaction, jobs)
-            failpoint("before_effect")
-            try:
-                yield batch
-            finally:
-                batch.close()
-            failpoint("after_effect")
-            finishes = batch.finishes
-            if finishes:
-                _check_written(finishes, await transaction.finish(finishes))
-            failpoint("before_commit")
-        failpoint("after_commit")
-        if transaction.concerns_children:
-            await settle_children(backend)
-    except OutcomeUnknown as unknown:
-        with still_unknown(unknown):
-            if not await _was_committed(backend, finishes):
-                raise
+    effect = await _effect(app, jobs)
+    async with effect.transaction(isolation):
+        with closing(effect.batch) as batch:
+            yield batch
 
 
 @contextmanager
 def open_batch_blocking(app: App, jobs: Sequence[ClaimedJob], isolation: Isolation) -> Generator[Batch]:
     """The same for blocking code, with a blocking connection; blocking calls of the app inside it join it."""
+    effect = app.portal.call(_effect(app, jobs))
+    with effect.blocking_transaction(isolation), closing(effect.batch) as batch:
+        yield batch
+
+
+async def _effect(app: App, jobs: Sequence[ClaimedJob]) -> ClaimedEffect:
     _check(app, jobs)
-    check_isolation(isolation)
-    call = app.portal.call
-    backend = call(app.opened())
-    refuse_nested(backend)
-    finishes: list[Finish] = []
-    try:
-        leases = [job.job.lease for job in jobs]
-        opening = backend.transactions.begin_many_blocking(leases, limit=_limit(jobs), isolation=isolation)
-        with opening as transaction:
-            batch = _sorted(transaction, jobs)
-            failpoint("before_effect")
-            try:
-                yield batch
-            finally:
-                batch.close()
-            failpoint("after_effect")
-            finishes = batch.finishes
-            if finishes:
-                _check_written(finishes, transaction.finish(finishes))
-            failpoint("before_commit")
-        failpoint("after_commit")
-        if transaction.concerns_children:
-            call(settle_children(backend))
-    except OutcomeUnknown as unknown:
-        with still_unknown(unknown):
-            if not call(_was_committed(backend, finishes)):
-                raise
+    return ClaimedEffect(await app.opened(), jobs)
 
 
 def _check(app: App, jobs: Sequence[ClaimedJob]) -> None:
@@ -175,10 +186,6 @@ def _check(app: App, jobs: Sequence[ClaimedJob]) -> None:
         raise ConfigError(message)
 
 
-def _limit(jobs: Sequence[ClaimedJob]) -> timedelta:
-    return min(transaction_limit(job.span) for job in jobs)
-
-
 def _sorted(transaction: Transaction, jobs: Sequence[ClaimedJob]) -> Batch:
     """Return the batch: the jobs whose leases the transaction holds, and the others."""
     held, lost = list[ClaimedJob](), list[ClaimedJob]()
@@ -186,18 +193,3 @@ def _sorted(transaction: Transaction, jobs: Sequence[ClaimedJob]) -> Batch:
         lease = job.job.lease
         (held if (lease.seq, lease.fence) in transaction.held else lost).append(job)
     return Batch(transaction.connection, held, lost)
-
-
-def _check_written(finishes: list[Finish], verdicts: list[Verdict]) -> None:
-    lost = [finish.lease.job_id for finish, verdict in zip(finishes, verdicts, strict=True) if verdict is Verdict.LOST]
-    if lost:
-        message = f"{len(lost)} jobs of the batch, the first {lost[0]}, are no longer leased. Nothing was written"
-        raise LeaseLost(message)
-
-
-async def _was_committed(backend: Backend, finishes: list[Finish]) -> bool:
-    """Return whether the transaction was committed: one of its completions proves it for all."""
-    for finish in finishes:
-        if isinstance(finish.outcome, Completed):
-            return await backend.jobs.verify(finish.lease) is Standing.COMPLETED
-    return False

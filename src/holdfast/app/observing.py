@@ -36,10 +36,10 @@ OfStore = Literal["store.fail", "store.recover"]
 
 
 class Observing:
-    """The part of an app to which observers and middleware are added."""
+    """Adds observers and middleware to the hooks of an app."""
 
-    def __init__(self) -> None:
-        self.hooks = Hooks()
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
 
     @overload
     def on(self, name: Literal["job.enqueue"], callback: To[JobEnqueue] | None = None) -> Hook[JobEnqueue]: ...
@@ -79,14 +79,14 @@ class Observing:
         A plain function is called at once and must be quick; an `async def` is called soon, beside the work. Errors of
         it are logged and affect nothing else. Raises `ConfigError` for an unknown name.
         """
-        hook = self.hooks.named(name)
+        hook = self._hooks.named(name)
         if callback is not None:
             hook(callback)
         return hook
 
     def off(self, name: str, callback: Callable[..., object]) -> None:
         """Call a function no longer when this happens; one that was not registered is ignored."""
-        self.hooks.named(name).remove(callback)
+        self._hooks.named(name).remove(callback)
 
     def middleware(self, function: M) -> M:
         """Run a function with one `yield` around every handler, which runs at the `yield`; returns it unchanged.
@@ -94,7 +94,7 @@ class Observing:
         It receives a `HandlerCall`. The first registered is the outermost. What it raises ends the attempt. Raises
         `ConfigError` if it has no `yield`.
         """
-        self.hooks.middleware.add(function)
+        self._hooks.middleware.add(function)
         return function
 
 

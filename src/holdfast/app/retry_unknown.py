@@ -24,7 +24,7 @@ _logger = logging.getLogger("holdfast.jobs")
 
 
 async def repeat_unknown(backend: Backend, unknown: OutcomeUnknown, write: Callable[[], Awaitable[T]]) -> T:
-    """Write once more if that tells the outcome of the first write; otherwise raise `unknown`."""
+    """Write once more if that shows the outcome of the first write; otherwise raise `unknown`."""
     if not backend.capabilities.repeat_shows_outcome or not unknown.is_repeatable:
         raise unknown
     try:

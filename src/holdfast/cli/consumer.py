@@ -12,6 +12,7 @@ from holdfast.cli.consumer_parked import drop, parked, retry
 from holdfast.cli.exit_errors import ExitError, Noun
 from holdfast.cli.hints import command
 from holdfast.cli.json_output import json_option, seconds, show_json
+from holdfast.cli.pausing import pause_each, resume_each
 from holdfast.cli.table import Cell, Column, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration, instant
@@ -142,13 +143,7 @@ def _fields(view: ConsumerView, nodes: Sequence[NodeView]) -> dict[str, Any]:
 @store_options
 def pause(target: StoreTarget, *, names: tuple[str, ...]) -> None:
     """Stop consumers after the events that they are handling."""
-
-    async def change(app: App) -> None:
-        for name in names:
-            changed = await app.consumers.pause(name)
-            click.echo(f"{name} {'paused' if changed else 'was already paused'}")
-
-    target.run(change)
+    target.run(lambda app: pause_each(names, app.consumers.pause))
 
 
 @consumer.command()
@@ -156,13 +151,7 @@ def pause(target: StoreTarget, *, names: tuple[str, ...]) -> None:
 @store_options
 def resume(target: StoreTarget, *, names: tuple[str, ...]) -> None:
     """Resume paused consumers."""
-
-    async def change(app: App) -> None:
-        for name in names:
-            changed = await app.consumers.resume(name)
-            click.echo(f"{name} {'resumed' if changed else 'was not paused'}")
-
-    target.run(change)
+    target.run(lambda app: resume_each(names, app.consumers.resume))
 
 
 @consumer.command()

@@ -1,4 +1,4 @@
-"""Frames that are redrawn in place on a terminal, until `q` or Ctrl-C."""
+"""What is redrawn in place on a terminal: frames, until `q` or Ctrl-C, and the display of a run, until it ends."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import termios
 import tty
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import click
 from rich.console import Console, RenderableType
 from rich.live import Live
 
+from holdfast.cli.rate import Rate
 from holdfast.cli.table import console
 from holdfast.cli.target import StoreTarget
 from holdfast.cli.times import duration
@@ -93,3 +95,29 @@ def _keys(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> Generator[Non
     finally:
         loop.remove_reader(descriptor)
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+class RunDisplay:
+    """The display of a run, in a `with` block: live on a terminal, otherwise lines."""
+
+    period: ClassVar[float]
+    """The seconds between two refreshes."""
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._live: Live | None = None
+        self._rate = Rate()
+        self._next_line = 0.0
+
+    def __enter__(self) -> Self:
+        if self._out.is_terminal:
+            self._live = Live(console=self._out, auto_refresh=False)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._out.print()

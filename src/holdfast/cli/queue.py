@@ -13,7 +13,7 @@ from holdfast.cli.exit_errors import Noun
 from holdfast.cli.json_output import json_option, queue_fields, show_json
 from holdfast.cli.limits import given_limit, limit_options
 from holdfast.cli.live import check_watch, show_live, watch_option
-from holdfast.cli.pausing import pause_each, resume_each
+from holdfast.cli.pausing import pause_known, resume_each
 from holdfast.cli.table import Cell, Column, rendered, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.model.names import check_name
@@ -124,7 +124,7 @@ def pause(target: StoreTarget, *, names: tuple[str, ...]) -> None:
     async def change(app: App) -> None:
         known = {view.name for view in await app.queues.list(most=1)}.union(task.queue for task in app.tasks)
         pause_one = app.backend.queues.pause  # `app.queues` would warn by a log
-        await pause_each(names, lambda name: pause_one(check_name("queue", name)), known=known, unknown=unknown_queue)
+        await pause_known(names, lambda name: pause_one(check_name("queue", name)), known=known, unknown=unknown_queue)
 
     target.run(change)
 

@@ -9,11 +9,13 @@ import click
 from holdfast.cli.exit_errors import ExitError, Noun
 from holdfast.cli.job_enqueue import decode_arguments, pair
 from holdfast.cli.json_output import json_option, seconds, show_json
+from holdfast.cli.pausing import pause_each, resume_each
 from holdfast.cli.table import Cell, Column, dated, show_fields, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration
 from holdfast.model.instants import to_micros
 from holdfast.model.schedule import Missed, tick_id
+from holdfast.reports.states import schedule_state
 from holdfast.store.schedules import ScheduleView
 
 if TYPE_CHECKING:
@@ -58,22 +60,13 @@ def list_schedules(target: StoreTarget, *, as_json: bool) -> None:
         show_table(_COLUMNS, [_row(view) for view in found])
 
 
-def state_of(view: ScheduleView) -> str:
-    """Return the state of a schedule in one word."""
-    if view.paused:
-        return "paused"
-    if view.is_undeclared:
-        return "undeclared"
-    return "overdue" if view.is_overdue else "active"
-
-
 def _row(view: ScheduleView) -> tuple[Cell, ...]:
     times, definition = view.definition.times, view.definition
     zone = times.timezone if times.cron is not None else None
     return (
         view.name,
         times.text(),
-        state_of(view),
+        schedule_state(view),
         view.last_at,
         view.next_at,
         definition.task,
@@ -87,7 +80,7 @@ def _fields(view: ScheduleView) -> dict[str, Any]:
     times = definition.times
     return {
         "name": view.name,
-        "state": state_of(view),
+        "state": schedule_state(view),
         "cron": times.cron,
         "every_seconds": seconds(times.every),
         "timezone": times.timezone,
@@ -142,13 +135,7 @@ def show(target: StoreTarget, *, name: str, as_json: bool) -> None:
 @store_options
 def pause(target: StoreTarget, *, names: tuple[str, ...]) -> None:
     """Stop firing schedules. Times that pass meanwhile never fire; jobs that were fired still run."""
-
-    async def change(app: App) -> None:
-        for name in names:
-            changed = await app.schedules.pause(name)
-            click.echo(f"{name} {'paused' if changed else 'was already paused'}")
-
-    target.run(change)
+    target.run(lambda app: pause_each(names, app.schedules.pause))
 
 
 @schedule.command()
@@ -156,13 +143,7 @@ def pause(target: StoreTarget, *, names: tuple[str, ...]) -> None:
 @store_options
 def resume(target: StoreTarget, *, names: tuple[str, ...]) -> None:
     """Fire schedules again, from their next times on."""
-
-    async def change(app: App) -> None:
-        for name in names:
-            changed = await app.schedules.resume(name)
-            click.echo(f"{name} {'resumed' if changed else 'was not paused'}")
-
-    target.run(change)
+    target.run(lambda app: resume_each(names, app.schedules.resume))
 
 
 @schedule.command()

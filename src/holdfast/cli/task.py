@@ -9,7 +9,7 @@ import click
 from holdfast.cli.exit_errors import Noun
 from holdfast.cli.json_output import json_option, queue_fields, show_json
 from holdfast.cli.limits import given_limit, limit_options
-from holdfast.cli.pausing import pause_each, resume_each
+from holdfast.cli.pausing import pause_known, resume_each
 from holdfast.cli.table import Cell, Column, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.model.names import check_name
@@ -72,7 +72,7 @@ def pause(target: StoreTarget, *, names: tuple[str, ...]) -> None:
     async def change(app: App) -> None:
         known = {view.name for view in await app.tasks.list(most=1)}.union(app.tasks.names)
         pause_one = app.backend.queues.pause_task  # `app.tasks` would warn by a log
-        await pause_each(names, lambda name: pause_one(check_name("task", name)), known=known, unknown=unknown_task)
+        await pause_known(names, lambda name: pause_one(check_name("task", name)), known=known, unknown=unknown_task)
 
     target.run(change)
 

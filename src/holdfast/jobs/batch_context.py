@@ -28,14 +28,14 @@ from typing import Any, Generic, Protocol
 
 from holdfast.errors import ConfigError, LeaseLost
 from holdfast.jobs.call import Call
-from holdfast.jobs.effect import transaction_limit
+from holdfast.jobs.effect import stage_of, transaction_limit
 from holdfast.model.isolation import READ_COMMITTED, Isolation
-from holdfast.model.outcome import Completed, Outcome
+from holdfast.model.outcome import Outcome
 from holdfast.runtime.effect import Effect, EffectStage
 from holdfast.runtime.type_variables import Connection
 from holdfast.store.backend import Backend, Transaction
 from holdfast.store.job_rows import Key
-from holdfast.store.values import Finish, Standing, Verdict
+from holdfast.store.values import Finish, Verdict
 
 
 class BatchSettling(Protocol):
@@ -158,12 +158,8 @@ class BatchEffect(Effect):
         return ConfigError(message)
 
     async def ask(self) -> EffectStage:
-        """Ask the store whether the batch was committed: one of its completions proves it for all."""
-        for finish in self.written:
-            if isinstance(finish.outcome, Completed):
-                is_completed = await self.backend.jobs.verify(finish.lease) is Standing.COMPLETED
-                return EffectStage.COMMITTED if is_completed else EffectStage.OPEN
-        return EffectStage.OPEN
+        """Ask the store whether the batch was committed."""
+        return await stage_of(self.backend, self.written)
 
     def committing(self) -> None:
         """Record that the outcomes are being written."""

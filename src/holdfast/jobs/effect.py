@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 from typing import Any, Protocol
@@ -9,10 +10,11 @@ from typing import Any, Protocol
 from holdfast.errors import ConfigError, LeaseLost
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import Lease, LeasedJob
+from holdfast.model.outcome import Completed
 from holdfast.runtime.effect import Effect, EffectStage
 from holdfast.runtime.payload import encode_result_or_reason
 from holdfast.store.backend import Backend
-from holdfast.store.values import Standing, Verdict
+from holdfast.store.values import Finish, Standing, Verdict
 
 _TRANSACTION_PART = 3
 
@@ -20,6 +22,15 @@ _TRANSACTION_PART = 3
 def transaction_limit(lease: timedelta) -> timedelta:
     """Return the time limit of a handler's transaction: a third of the lease."""
     return lease / _TRANSACTION_PART
+
+
+async def stage_of(backend: Backend, finishes: Sequence[Finish]) -> EffectStage:
+    """Ask the store whether outcomes of one transaction were committed: a completion among them proves it for all."""
+    for finish in finishes:
+        if isinstance(finish.outcome, Completed):
+            is_completed = await backend.jobs.verify(finish.lease) is Standing.COMPLETED
+            return EffectStage.COMMITTED if is_completed else EffectStage.OPEN
+    return EffectStage.OPEN
 
 
 class Settling(Protocol):

@@ -118,7 +118,7 @@ def _defaults(handler: Callable[..., Any]) -> dict[str, bytes]:
 
 
 def _arguments_key(payload: str, signed: Signature, defaults: Mapping[str, bytes]) -> str:
-    """Return the same key for calls that the handler cannot tell apart.
+    """Return the same key for calls between which the handler sees no difference.
 
     The arguments are decoded to their annotated types, so that 1 is 1.0 for a float; names are sorted, and an argument
     that is given its default counts as not given.

@@ -1,9 +1,9 @@
 """Why a job is not running: the facts that a store reads, and the one cause that follows from them.
 
 `explain` asks in the order in which a job meets the obstacles, and answers with the first one: has it ended, does it
-run, what does it wait for, is it due, may it be claimed, and by whom. A cause is data; the command line puts it into
-words (`reports.explanation_text`). To add a cause: a class here, its facts in `JobFacts`, and its place in `_cause` or
-`_OBSTACLES`.
+run, what does it wait for, is it due, may it be claimed, and by which worker. A cause is data, which
+`reports.explanation_text` puts into words. To add a cause: a class here, its facts in `JobFacts`, and its place in
+`_cause` or `_OBSTACLES`.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _cause(facts: JobFacts) -> Cause:
 
 
 def _holder(facts: JobFacts, lease: LeaseFact) -> Cause:
-    """Tell a job that runs from one whose worker has died; callers of `app.claim` send no heartbeats."""
+    """Distinguish a job that runs from one whose worker has died; callers of `app.claim` send no heartbeats."""
     holder = next((worker for worker in facts.workers if worker.worker_id == lease.worker_id), None)
     is_expired = lease.expires_in <= timedelta(0)
     is_silent = is_expired if holder is None else is_overdue(holder.silent, holder.lease)

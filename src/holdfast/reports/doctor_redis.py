@@ -14,7 +14,7 @@ _SLACK = 1.1  # of the bytes that completed jobs may take: workers prune them fr
 
 
 def examine_redis(facts: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield what is to be said of the server's memory, its replicas and its files, and of the completed jobs."""
+    """Yield the findings about the server's memory, its replicas and its files, and about the completed jobs."""
     if facts.get("server") not in {"redis", "valkey"}:
         return
     yield _memory(facts)

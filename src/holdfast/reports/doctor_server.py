@@ -10,7 +10,7 @@ _OLD = 300  # seconds: a transaction that old keeps the rows of all jobs that ha
 
 
 def examine_server(facts: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield what is to be said of the server's settings."""
+    """Yield the findings about the server's settings."""
     if "binlog_format" in facts:
         yield _binary_log(facts)
     if "other_engines" in facts:

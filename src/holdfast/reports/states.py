@@ -1,11 +1,24 @@
-"""The state of queues, workers, nodes and consumers as one word, the same in tables and in JSON."""
+"""The state of queues, workers, nodes, consumers and schedules as one word, the same wherever it is shown."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Literal
 
+from holdfast.store.schedules import ScheduleView
 from holdfast.store.stream_values import ConsumerView, NodeView
 from holdfast.store.values import QueueView, TaskView, WorkerView
+
+ScheduleState = Literal["active", "paused", "overdue", "undeclared"]
+
+
+def schedule_state(view: ScheduleView) -> ScheduleState:
+    """Return active, paused, overdue (no worker fires it) or undeclared (no worker's code declares it any longer)."""
+    if view.paused:
+        return "paused"
+    if view.is_undeclared:
+        return "undeclared"
+    return "overdue" if view.is_overdue else "active"
 
 
 def queue_state(view: QueueView | TaskView) -> str:
@@ -21,12 +34,12 @@ def is_silent(view: WorkerView | NodeView) -> bool:
     return view.silent > (view.ttl if isinstance(view, NodeView) else view.heartbeat.lease)
 
 
-def worker_state(view: WorkerView) -> str:
+def worker_state(view: WorkerView) -> Literal["live", "silent"]:
     """Return live or silent."""
     return "silent" if is_silent(view) else "live"
 
 
-def node_state(view: NodeView) -> str:
+def node_state(view: NodeView) -> Literal["live", "draining", "silent"]:
     """Return live, draining or silent."""
     if is_silent(view):
         return "silent"

@@ -80,7 +80,7 @@ class Effect(ABC):
 
     @abstractmethod
     def is_accepted(self, verdict: Any) -> bool:
-        """Tell whether a verdict says that the end was written."""
+        """Return whether a verdict says that the end was written."""
 
     @abstractmethod
     async def refusal(self, verdict: Any) -> Exception:

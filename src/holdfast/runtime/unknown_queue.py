@@ -7,12 +7,12 @@ from difflib import get_close_matches
 
 
 def unknown_queue(queue: str, known: Collection[str]) -> str:
-    """Return what to say of a queue that is not among the known ones, with the closest match."""
+    """Return the warning about a queue that is not among the known ones, with the closest match."""
     return f"no job was ever enqueued to {queue}, and no task of the app uses this queue{_guess(queue, known)}"
 
 
 def unknown_task(task: str, known: Collection[str]) -> str:
-    """Return what to say of a task that is not among the known ones, with the closest match."""
+    """Return the warning about a task that is not among the known ones, with the closest match."""
     return f"no job of the task {task} was ever enqueued, and the app has no such task{_guess(task, known)}"
 
 

@@ -82,7 +82,7 @@ def caller_with_scopes(subject: str, scopes: Sequence[Scope]) -> Caller:
 
 
 async def caller_of(request: Request) -> Caller:
-    """Return what a request may do; raise `Problem` 401 if it is not known who asks, 403 for a foreign `Origin`."""
+    """Return what a request may do; raise `Problem` 401 if the caller is unknown, 403 for a foreign `Origin`."""
     check_origin(request)
     known = getattr(request.state, "caller", None)
     if known is not None:

@@ -3,13 +3,13 @@
 ```text
    claim ─▶ nothing there ─▶ wait for the next round ─▶ claim …
                                     ▲
-      notification, a due job, or half a second later: the upkeep begins a round
+      notification, a due job, or half a second later: the maintenance begins a round
 ```
 
 Claims for the same queues and tasks take turns. If one finds nothing, the others of its group do not ask again in this
 round: a thousand that wait cost the store as much as one.
 
-The upkeep also does for workers over HTTP what a worker in Python does for itself: it makes due jobs ready, rescues
+The maintenance also does for workers over HTTP what a worker in Python does for itself: it promotes due jobs, rescues
 expired leases and prunes. It runs from the first claim to the end of the server.
 """
 
@@ -52,7 +52,7 @@ class ClaimGroup:
 
 
 class WaitingClaims:
-    """All claims of a server, and its upkeep."""
+    """All claims of a server, and its maintenance."""
 
     def __init__(self, state: ServerState) -> None:
         self._state = state
@@ -60,7 +60,7 @@ class WaitingClaims:
         self._round = 0
         self._begun = asyncio.Event()  # set when a round begins; then replaced
         self._woken = asyncio.Event()
-        self._upkeep: asyncio.Task[None] | None = None
+        self._maintenance: asyncio.Task[None] | None = None
         self._access = Access(gap=_GAP)
         self._pruned_at = time.monotonic()
         self._is_stopping = False
@@ -103,19 +103,19 @@ class WaitingClaims:
         self._is_stopping = True
         self._begun.set()
 
-    # --- the upkeep ---------------------------------------------------------------------------------------------------
+    # --- maintenance --------------------------------------------------------------------------------------------------
 
     def _keep_up(self, backend: Backend) -> None:
-        if self._upkeep is None or self._upkeep.done():
-            self._upkeep = asyncio.get_running_loop().create_task(self._run(backend))
+        if self._maintenance is None or self._maintenance.done():
+            self._maintenance = asyncio.get_running_loop().create_task(self._run(backend))
 
     async def close(self) -> None:
-        """End the upkeep."""
-        if self._upkeep is not None:
-            self._upkeep.cancel()
+        """End the maintenance."""
+        if self._maintenance is not None:
+            self._maintenance.cancel()
             with suppress(asyncio.CancelledError):
-                await self._upkeep
-            self._upkeep = None
+                await self._maintenance
+            self._maintenance = None
 
     async def _run(self, backend: Backend) -> None:
         loop = asyncio.get_running_loop()
@@ -149,11 +149,11 @@ class WaitingClaims:
                 await backend.jobs.prune(self._state.app.retention, _LIMIT)
         except (StoreUnavailable, OutcomeUnknown, TimeoutError) as error:
             self._access.failed()
-            _logger.warning("upkeep failed, retrying: %s", str(error) or "the store took too long")
+            _logger.warning("maintenance failed, retrying: %s", str(error) or "the store took too long")
             return _POLL
         except StoreError:
             self._access.failed()
-            _logger.exception("upkeep failed, retrying")
+            _logger.exception("maintenance failed, retrying")
             return _POLL
         return _POLL if due is None else min(max(due.total_seconds(), _SOONEST), _POLL)
 

@@ -71,7 +71,7 @@ class ServerState:
         return self.app.backend
 
     async def close(self) -> None:
-        """End the upkeep; close the store, unless it was open before the server used it."""
+        """End the maintenance; close the store, unless it was open before the server used it."""
         await self.claims.close()
         await self.extending.close()
         await self.operating.close()

@@ -14,12 +14,13 @@ from holdfast.concurrency.per_process import PerProcess
 from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.model.job import Lease
 from holdfast.store.allocations import AllocationStore
-from holdfast.store.backend import Insight, Notifier, QueueStore, Schema, Transaction
+from holdfast.store.backend import Notifier, QueueStore, Schema, Transaction
 from holdfast.store.consumers import ConsumerStore
 from holdfast.store.events import EventStore
 from holdfast.store.fences import HandlersTransactions
 from holdfast.store.foreign_events import ForeignEvents
 from holdfast.store.handler_transaction import is_inside
+from holdfast.store.insight import Insight
 from holdfast.store.job_rows import JobRows
 from holdfast.store.jobs import JobStore
 from holdfast.store.records import RecordStore

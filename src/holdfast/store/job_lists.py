@@ -217,7 +217,7 @@ class OutstandingJobs(NamedTuple):
     number: int
 
 
-class HeldLease(NamedTuple):
+class LeaseKey(NamedTuple):
     """A lease of a worker (`cancel_asked`, `unacknowledged_leases`)."""
 
     job_id: str

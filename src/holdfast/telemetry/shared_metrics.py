@@ -32,7 +32,7 @@ DIRECTORY: Final = "PROMETHEUS_MULTIPROC_DIR"
 
 
 class ProcessName:
-    """By which name the files of this process are called; made in the supervisor, before the first fork."""
+    """The name of the files of this process; made in the supervisor, before the first fork."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -2,7 +2,7 @@
 
 A supervisor has no threads, since it forks. So the endpoint of several workers is a separate process: forked first, it
 answers from what the workers share with it, also while all of them are down because the store is. It ends with the
-supervisor. If it should die, probes fail, and the supervisor is restarted from outside.
+supervisor. If it dies, probes fail, and the supervisor is restarted from outside.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def _table_statements(share: Path, name: str) -> Path | None:
 
 
 def _server_user() -> dict[str, Any]:
-    """Return whom the server runs as: not as root."""
+    """Return the account under which the server runs: not root."""
     if os.getuid() != 0:
         return {}
     for name in ("mysql", "nobody"):

@@ -34,7 +34,7 @@ class ThrowAwayServer(ABC):
     """A server over a directory; started by `start`, which may be called again after every end, on the same port."""
 
     def __init__(self, folder: Path, user: Mapping[str, Any] | None = None) -> None:
-        """`folder` is removed by `close`; `user` are the arguments of `Popen` that say whom the server runs as."""
+        """`folder` is removed by `close`; `user` are the arguments of `Popen` for the account of the server."""
         self.folder = folder
         self.timeout = _TIMEOUT
         """Seconds within which a start, or an orderly stop, must end."""

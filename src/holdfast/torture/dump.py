@@ -7,7 +7,7 @@ from collections import Counter
 
 import msgspec
 
-from holdfast.torture.events import Dumped, JobRow
+from holdfast.torture.events import Dumped, DumpedJob
 from holdfast.torture.history import now_us
 from holdfast.torture.log import Log
 from holdfast.torture.target import Target
@@ -76,7 +76,7 @@ def dump(target: Target, log: Log, *, processes: int) -> Figures:
     )
 
 
-def _is_plain(row: JobRow) -> bool:
+def _is_plain(row: DumpedJob) -> bool:
     return row.attempt == 1 and row.run_us <= row.enqueued_us
 
 

@@ -23,7 +23,7 @@ from holdfast.torture.operator_events import (
     RetryAnswered,
     RetryCalled,
 )
-from holdfast.torture.snapshot_events import AttemptRow, Clock, Dumped, EffectRow, JobRow, Snapshot
+from holdfast.torture.snapshot_events import AttemptRow, Clock, Dumped, DumpedJob, EffectRow, Snapshot
 
 # --- processes and faults ---------------------------------------------------------------------------------------------
 
@@ -334,7 +334,7 @@ AnyEvent = (
     | OperatorEvent
     | Clock
     | Snapshot
-    | JobRow
+    | DumpedJob
     | EffectRow
     | Dumped
 )
@@ -349,6 +349,7 @@ __all__ = [
     "Claimed",
     "Clock",
     "Dumped",
+    "DumpedJob",
     "EffectBegan",
     "EffectCommitted",
     "EffectRolledBack",
@@ -367,7 +368,6 @@ __all__ = [
     "HistoryEnded",
     "HistoryRecord",
     "JobEvent",
-    "JobRow",
     "LeaseLostSeen",
     "ObservedOutcome",
     "OutsideAccepted",

@@ -50,12 +50,10 @@ class RunProgress:
         self.doubled = 0
         """Duplicate effects seen during the run; the checker decides."""
         self.events: deque[str] = deque(maxlen=_EVENTS)
-        self.event_count = 0
 
     def event(self, text: str) -> None:
         """Record an action of the conductor."""
         self.events.append(text)
-        self.event_count += 1
 
     @property
     def seconds(self) -> float:

@@ -34,7 +34,7 @@ _TIMEOUT = 60.0  # seconds; recovery after a crash is part of it
 
 def find_binaries() -> Path:
     """Return a folder with `initdb` and `postgres`; raises `ConfigError`."""
-    for find in (_on_the_path, _of_the_distribution, _of_the_wheel):
+    for find in (_on_the_path, of_the_distribution, _of_the_wheel):
         folder = find()
         if folder is not None:
             return folder
@@ -50,7 +50,8 @@ def _on_the_path() -> Path | None:
     return folder if folder is not None and (folder / "postgres").exists() else None
 
 
-def _of_the_distribution() -> Path | None:
+def of_the_distribution() -> Path | None:
+    """Return the folder of the newest server that the package manager has installed."""
     found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     return max(found, key=lambda path: int(re.sub(r"\D", "", path.parent.name) or 0), default=None)
 

@@ -32,7 +32,7 @@ class AttemptRow(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     error: str = ""
 
 
-class JobRow(HistoryRecord, frozen=True, kw_only=True, gc=False):
+class DumpedJob(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """A job in the final dump: one record for each state in which the store shows it, so two if it is in two places.
 
     `completions` counts its rows in the ledger. `call` is its header of that name. A job of a schedule has the nominal

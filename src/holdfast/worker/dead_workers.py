@@ -13,7 +13,7 @@ from typing import Final
 from holdfast.hooks.observers import Hooks
 from holdfast.hooks.values import JobRescue
 from holdfast.model.lease_rules import is_overdue
-from holdfast.store.backend import Insight
+from holdfast.store.insight import Insight
 from holdfast.store.values import ClaimRequest, LeaseView, Rescued, WorkerHeartbeat, WorkerView
 
 _logger = logging.getLogger("holdfast.worker")

@@ -39,7 +39,7 @@ class Machine:
         self.take_batch, self.ended_next = self.jobs.take_batch, self.jobs.ended_next
         self.lost, self.cancel_asked = self.jobs.lost, self.jobs.cancel_asked
         self._claims = Claims(settings)
-        self._upkeep = Maintenance(settings)
+        self._maintenance = Maintenance(settings)
         self._head: LeasedJob | None = None  # the next prefetched job, and since when it waits
         self._head_since = 0.0
         self._phase = WorkerPhase.RUNNING
@@ -56,7 +56,7 @@ class Machine:
         `limited_for`: jobs over a limit were passed over, and it may have room after so many seconds; inf: when a job
         has ended, here or elsewhere.
         """
-        self._upkeep.access.succeeded(now)
+        self._maintenance.access.succeeded(now)
         self._claims.answered(now, len(jobs), asked=asked, limited_for=limited_for)
         if jobs:
             self._claimed_since_check = True
@@ -64,7 +64,7 @@ class Machine:
 
     def claim_failed(self, now: float) -> None:
         """Process a claim that failed or has an unknown outcome."""
-        self._upkeep.access.failed()
+        self._maintenance.access.failed()
         self._claims.failed(now)
 
     def batch_ended(
@@ -73,19 +73,19 @@ class Machine:
         """Process the end of a batch, whose transaction has written the outcomes `written`."""
         delay = self.jobs.batch_ended(now, jobs, outcomes, written)
         if delay is not None:
-            self._upkeep.scheduled(now, delay)
+            self._maintenance.scheduled(now, delay)
 
     def flushed(self, now: float, finishes: Sequence[Finish], verdicts: Sequence[Verdict]) -> None:
         """Process the verdicts on a flush, in its order."""
-        self._upkeep.access.succeeded(now)
+        self._maintenance.access.succeeded(now)
         self._claims.freed()
         delay = self.jobs.flushed(finishes, verdicts)
         if delay is not None:
-            self._upkeep.scheduled(now, delay)
+            self._maintenance.scheduled(now, delay)
 
     def flush_failed(self, now: float, finishes: Sequence[Finish]) -> None:
         """Process a flush that failed or has an unknown outcome: it is repeated, and its leases are kept."""
-        self._upkeep.access.failed()
+        self._maintenance.access.failed()
         self.jobs.flush_failed(now, finishes)
         buffer = self.jobs.finishes
         if self._phase is WorkerPhase.RELEASING and buffer.backoff.failures >= MAX_ATTEMPTS:
@@ -93,13 +93,13 @@ class Machine:
 
     def released(self, now: float, leases: Sequence[Lease]) -> None:
         """Process leases that were released, or that were stale by then."""
-        self._upkeep.access.succeeded(now)
+        self._maintenance.access.succeeded(now)
         self._claims.freed()
         self.jobs.released(leases)
 
     def release_failed(self, now: float, leases: Sequence[Lease]) -> None:
         """Process a release that failed: it is repeated; a stopping worker finally leaves the leases to expire."""
-        self._upkeep.access.failed()
+        self._maintenance.access.failed()
         releases = self.jobs.releases
         releases.failed(now, leases)
         if self._phase is not WorkerPhase.RUNNING and releases.backoff.failures >= MAX_ATTEMPTS:
@@ -110,45 +110,45 @@ class Machine:
     def woken(self, now: float) -> None:
         """Process a notification that jobs may be ready."""
         self._claims.woken()
-        self._upkeep.woken(now)
+        self._maintenance.woken(now)
 
     def promoted(self, now: float, promotion: Promotion) -> None:
         """Process the reply to a promotion."""
-        self._upkeep.access.succeeded(now)
-        if self._upkeep.promoted(now, promotion):
+        self._maintenance.access.succeeded(now)
+        if self._maintenance.promoted(now, promotion):
             self._claims.woken()
 
     def rescued(self, now: float, count: int, *, asked: int) -> None:
         """Process the number of rescued leases."""
-        self._upkeep.access.succeeded(now)
-        self._upkeep.rescued(now, count, asked=asked)
+        self._maintenance.access.succeeded(now)
+        self._maintenance.rescued(now, count, asked=asked)
         if count:
             self.woken(now)
 
     def pruned(self, now: float, count: int, asked: int) -> None:
         """Process the number of pruned jobs."""
-        self._upkeep.access.succeeded(now)
-        self._upkeep.pruned(now, count, asked=asked)
+        self._maintenance.access.succeeded(now)
+        self._maintenance.pruned(now, count, asked=asked)
 
     def stalled(self) -> None:
         """Process a call that took longer than access may be silent; its reply follows as a separate event.
 
         Replies to other calls that only read do not prove that leases could be extended meanwhile.
         """
-        self._upkeep.access.failed()
+        self._maintenance.access.failed()
 
-    def upkeep_failed(self, now: float) -> None:
+    def maintenance_failed(self, now: float) -> None:
         """Process the failure of the promotion, rescue, pruning or check for emptiness in flight."""
-        self._upkeep.access.failed()
-        self._upkeep.failed(now)
+        self._maintenance.access.failed()
+        self._maintenance.failed(now)
 
     def emptiness(self, now: float, is_empty: bool) -> None:
         """Process whether any job is left; an idle worker in until-empty mode then ends.
 
         Not if it has claimed jobs since it asked: the reply may be older than the claim.
         """
-        self._upkeep.access.succeeded(now)
-        self._upkeep.checked()
+        self._maintenance.access.succeeded(now)
+        self._maintenance.checked()
         if is_empty and not self._claimed_since_check and self._may_check():
             self._phase = WorkerPhase.ENDED
 
@@ -191,7 +191,7 @@ class Machine:
         decision = Decision()
         due_at = NEVER
         if self._phase is WorkerPhase.RUNNING:
-            due_at = min(self._decide_claim(now, decision), self._decide_upkeep(now, decision))
+            due_at = min(self._decide_claim(now, decision), self._decide_maintenance(now, decision))
         else:
             self._decide_leaving(now)
         idle = jobs.is_idle
@@ -240,13 +240,13 @@ class Machine:
         self._claims.pace.forget()
         return NEVER
 
-    def _decide_upkeep(self, now: float, decision: Decision) -> float:
+    def _decide_maintenance(self, now: float, decision: Decision) -> float:
         may_check = self._may_check()
-        match self._upkeep.chore(now, may_check=may_check):
+        match self._maintenance.chore(now, may_check=may_check):
             case Chore.PROMOTE:
                 decision.promote = True
             case Chore.RESCUE:
-                decision.rescue = self._upkeep.unbroken(now)
+                decision.rescue = self._maintenance.unbroken(now)
             case Chore.CHECK_EMPTY:
                 decision.check_empty = True
                 self._claimed_since_check = False
@@ -254,7 +254,7 @@ class Machine:
                 decision.prune = True
             case None:
                 pass
-        return self._upkeep.due_at(may_check=may_check)
+        return self._maintenance.due_at(may_check=may_check)
 
     def _decide_leaving(self, now: float) -> None:
         if self._phase is WorkerPhase.DRAINING and now >= self._phase_until:

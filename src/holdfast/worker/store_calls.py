@@ -23,7 +23,7 @@ from holdfast.model.job import Lease
 from holdfast.runtime.failpoint import failpoint
 from holdfast.runtime.reachability import GAP_PER_LEASE
 from holdfast.runtime.unknown_queue import unknown_queue
-from holdfast.store.backend import Insight
+from holdfast.store.insight import Insight
 from holdfast.store.jobs import JobStore
 from holdfast.store.values import ClaimRequest, Finish, Outstanding, Retention
 from holdfast.worker.dead_workers import DeadWorkers
@@ -230,7 +230,7 @@ class StoreCalls:
         try:
             promotion = await self._timed(self._store().promote(self._settings.promote_limit))
         except TRANSIENT as error:
-            self._upkeep_failed("promoting due jobs", error)
+            self._maintenance_failed("promoting due jobs", error)
         else:
             self._machine.promoted(time.monotonic(), promotion)
 
@@ -239,7 +239,7 @@ class StoreCalls:
         try:
             rescued = await self._timed(self._store().rescue(unbroken, limit))
         except TRANSIENT as error:
-            self._upkeep_failed("rescuing expired leases", error)
+            self._maintenance_failed("rescuing expired leases", error)
             rescued = None
         if rescued is not None:
             self._dead_workers.rescued(rescued)
@@ -253,7 +253,7 @@ class StoreCalls:
         try:
             pruned = await self._timed(self._store().prune(self._retention, limit))
         except TRANSIENT as error:
-            self._upkeep_failed("pruning finished jobs", error)
+            self._maintenance_failed("pruning finished jobs", error)
         else:
             self._machine.pruned(time.monotonic(), pruned, limit)
 
@@ -262,11 +262,11 @@ class StoreCalls:
         try:
             left = await self._timed(self._store().outstanding(request.tasks, request.queues))
         except TRANSIENT as error:
-            self._upkeep_failed("checking for remaining jobs", error)
+            self._maintenance_failed("checking for remaining jobs", error)
             return
         self.left = left
         self._machine.emptiness(time.monotonic(), left.ready == 0 if self._until_idle else left.is_empty)
 
-    def _upkeep_failed(self, what: str, error: HoldfastError) -> None:
+    def _maintenance_failed(self, what: str, error: HoldfastError) -> None:
         self._failed(what, error)
-        self._machine.upkeep_failed(time.monotonic())
+        self._machine.maintenance_failed(time.monotonic())

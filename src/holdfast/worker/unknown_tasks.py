@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from holdfast.store.backend import Insight
+from holdfast.store.insight import Insight
 from holdfast.store.values import ClaimRequest
 from holdfast.store.verbs.explain import worker_fact
 

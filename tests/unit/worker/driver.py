@@ -134,7 +134,7 @@ class Driver:
         self.wait = decision.wait
         self.exit = decision.exit
         self._send_work(decision)
-        self._send_upkeep(decision)
+        self._send_maintenance(decision)
         for job, why in decision.abort:
             whys = self.aborted.setdefault((job.seq, job.fence), [])
             assert why not in whys, "aborted twice for one reason"
@@ -179,7 +179,7 @@ class Driver:
 
         self._send(kind, release, lambda: self.machine.release_failed(self.now, leases))
 
-    def _send_upkeep(self, decision: Decision) -> None:
+    def _send_maintenance(self, decision: Decision) -> None:
         machine, store = self.machine, self.store
 
         def promote() -> Callable[[], None]:
@@ -194,15 +194,15 @@ class Driver:
             return lambda: answer
 
         if decision.promote:
-            self._send("upkeep", promote, lambda: machine.upkeep_failed(self.now))
+            self._send("maintenance", promote, lambda: machine.maintenance_failed(self.now))
         if decision.check_empty:
-            self._send("upkeep", check, lambda: machine.upkeep_failed(self.now))
+            self._send("maintenance", check, lambda: machine.maintenance_failed(self.now))
         if decision.rescue is not None:
             rescued = nothing(lambda: machine.rescued(self.now, 0, asked=10))
-            self._send("upkeep", rescued, lambda: machine.upkeep_failed(self.now))
+            self._send("maintenance", rescued, lambda: machine.maintenance_failed(self.now))
         if decision.prune:
             pruned = nothing(lambda: machine.pruned(self.now, 0, asked=10))
-            self._send("upkeep", pruned, lambda: machine.upkeep_failed(self.now))
+            self._send("maintenance", pruned, lambda: machine.maintenance_failed(self.now))
 
     def _send(self, kind: str, apply: Callable[[], Callable[[], None]], failed: Callable[[], None]) -> None:
         assert kind not in {call.kind for call in self.calls}, f"two calls of kind {kind} in flight"

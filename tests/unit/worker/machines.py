@@ -17,7 +17,7 @@ def machine(**settings) -> Machine:
 
 
 def with_jobs(count: int, **settings) -> Machine:
-    """A machine to which a claim has just brought jobs 1 to `count`, at time 0; no upkeep is in the way."""
+    """A machine to which a claim has just brought jobs 1 to `count`, at time 0; no maintenance is in the way."""
     m = machine(**settings)
     asked = m.decide(0.0).claim
     m.claimed(0.0, [leased(seq) for seq in range(1, count + 1)], asked=asked, sent_at=0.0)

@@ -13,11 +13,11 @@ from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Lost, Retried, Snoozed
 from holdfast.worker.decision import Why
 from holdfast.worker.job_child.protocol import (
-    AttemptEnded,
     Began,
     CompletionStage,
     Frames,
     Hello,
+    JobEnded,
     MainFile,
     NoMoreJobs,
     Notice,
@@ -61,9 +61,9 @@ FROM_CHILD = [
     Began(),
     Unready("module 'x' cannot be imported"),
     *(Settlement(stage) for stage in CompletionStage),
-    AttemptEnded(None, clean=True),
+    JobEnded(None, clean=True),
     *(
-        AttemptEnded(outcome, clean=False)
+        JobEnded(outcome, clean=False)
         for outcome in (
             Completed('{"a": 1}'),
             Completed(),

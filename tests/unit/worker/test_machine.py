@@ -309,7 +309,7 @@ def rescues(m: Machine, until: float, *, outage: tuple[float, float] = (0.0, 0.0
             seen.append((now, decision.rescue.total_seconds()))
         if decision.promote or decision.prune or decision.rescue is not None:
             if down:
-                m.upkeep_failed(now)
+                m.maintenance_failed(now)
             elif decision.promote:
                 m.promoted(now, Promotion(0, None))
             elif decision.prune:

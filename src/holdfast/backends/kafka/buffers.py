@@ -77,21 +77,21 @@ class PartitionBuffer:
         return is_news
 
     def drop(self) -> None:
-        """Give up the records: no fetch has asked for them for long."""
+        """Drop the records: no fetch has asked for them for a long time."""
         with self._lock:
             self.is_dropped = True
             self._events.clear()
             self._bytes = 0
 
     def fail(self, error: HoldfastError) -> None:
-        """Note that the partition cannot be read on."""
+        """Note that the partition cannot be read further."""
         with self._lock:
             self._error = error
         self._notify()
 
     @property
     def has_failed(self) -> bool:
-        """Whether it is of no use any more."""
+        """Whether it can no longer be used."""
         return self._error is not None
 
     @property

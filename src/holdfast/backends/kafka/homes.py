@@ -8,7 +8,7 @@ from holdfast.store.stream_values import Category
 
 
 class Home(NamedTuple):
-    """The topic of a category. The id tells a topic from a later one of the same name."""
+    """The topic of a category. The id distinguishes a topic from a later one of the same name."""
 
     category: str
     topic: str

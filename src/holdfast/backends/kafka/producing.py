@@ -54,11 +54,11 @@ class KafkaAppender:
         loop = asyncio.get_running_loop()
         answered = asyncio.Event()
 
-        def tell() -> None:
+        def wake() -> None:
             with suppress(RuntimeError):  # the loop of the caller was closed: no call waits any more
                 loop.call_soon_threadsafe(answered.set)
 
-        delivery = Delivery(1, tell)
+        delivery = Delivery(1, wake)
         doing = f"append to {record.topic}"
         try:
             produce(self._polled(), record, delivery.callback(0))
@@ -123,7 +123,7 @@ class KafkaAppender:
 
 
 def _answer_waiting(producer: Producer) -> None:
-    """Tell those who wait for a producer that has failed that their records will not be sent, or were sent in vain."""
+    """End the waits of the calls whose records a failed producer will not send, or has sent without an answer."""
     producer.purge()
     while len(producer):
         with suppress(KafkaException):  # the failure again

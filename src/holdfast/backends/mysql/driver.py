@@ -149,7 +149,7 @@ def drop(connection: Either) -> None:
     """Close at once, without waiting for the server; callable from any thread."""
     driver: Any = connection
     if isinstance(connection, BlockingConnection):
-        driver._force_close()  # `close` would send a farewell first
+        driver._force_close()  # `close` would send a message to the server first
         return
     transport, driver._transport, driver._connected = driver._transport, None, False
     loop: asyncio.AbstractEventLoop = driver.loop

@@ -23,7 +23,7 @@ from holdfast.model.instants import span_micros
 from holdfast.model.turn import PRIORITY_STEP
 
 MINUTE = 60_000_000
-# An integer in which no time zone has a say; constant within a statement.
+# An integer, independent of time zones, and constant within a statement.
 SERVER_CLOCK = "timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))"
 TABLE_OPTIONS = (
     "engine=innodb row_format=dynamic default character set utf8mb4"

@@ -52,7 +52,7 @@ _REFUSED = (
 )
 
 
-def waited_in_vain(error: StoreError) -> bool:
+def lock_refused(error: StoreError) -> bool:
     """Return whether a verb gave up because another session holds a lock."""
     return isinstance(error.__cause__, psycopg.errors.LockNotAvailable)
 
@@ -122,7 +122,7 @@ class Blockers:
                 await asyncio.wait({waiter}, timeout=_LOOK_AGAIN)
             await waiter
         except StoreUnavailable as error:
-            if not waited_in_vain(error):
+            if not lock_refused(error):
                 raise
         finally:
             waiter.cancel()

@@ -53,7 +53,7 @@ class Listener:
         self._hear = hear
 
     def run(self, stop: StopSignal) -> None:
-        """Listen until `stop` is set; an error only delays notifications, so it is logged, and another try follows."""
+        """Listen until `stop` is set; an error only delays notifications: it is logged, and another attempt follows."""
         pause = _FIRST_PAUSE
         warned = False
         while not stop.is_set():

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import psycopg
 
-from holdfast.backends.postgres.blockers import Blockers, waited_in_vain
+from holdfast.backends.postgres.blockers import Blockers, lock_refused
 from holdfast.backends.postgres.runners import SwiftRunner
 from holdfast.backends.postgres.verbs import append as appending
 from holdfast.backends.postgres.verbs.share_locks import wait_for_former_owner, waiting_briefly, without_waiting
@@ -72,7 +72,7 @@ class PostgresAllocations(SqlAllocations):
         try:
             await self._runner.write(lambda: nodes.join(node, before_shares=wait_for_former_owner))
         except StoreUnavailable as error:
-            if waited_in_vain(error):  # for the previous process of this node id: the next call succeeds
+            if lock_refused(error):  # for the previous process of this node id: the next call succeeds
                 survey = await self.survey()
                 owners = {each.share: each.owner for each in survey.shares if each.owner is not None}
                 mine = [share for share, owner in owners.items() if owner.node_id == node.node.node_id]
@@ -91,7 +91,7 @@ class PostgresAllocations(SqlAllocations):
                 lambda: shares.move_shares(leadership, moves, grace, lockable=waiting_briefly)
             )
         except StoreUnavailable as error:
-            if not waited_in_vain(error):
+            if not lock_refused(error):
                 raise
         await self._blockers.end_for_shares({move.share for move in moves if isinstance(move, Seize)})
         return await self._runner.write(lambda: shares.move_shares(leadership, moves, grace, lockable=without_waiting))

@@ -70,7 +70,7 @@ class RedisNotifier(RemoteNotifier):
         self._channel = f"{primary.location.prefix}wake"
 
     def notify(self) -> None:
-        """Wake the listeners of this process, and tell other processes."""
+        """Wake the listeners of this process, and notify other processes."""
         super().notify()
         self.notify_others(_JOBS)
 

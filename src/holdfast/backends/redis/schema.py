@@ -1,4 +1,4 @@
-"""A store begins with the key `meta`: its version, and an id that tells it from a later one of the same name."""
+"""A store begins with the key `meta`: its version, and an id that a later store of the same name does not have."""
 
 from __future__ import annotations
 

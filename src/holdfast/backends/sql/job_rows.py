@@ -153,7 +153,7 @@ class SqlJobRows(ABC):
             ready += places
             if limited:
                 ready += yield from admit(sorted(limited), [change.new for change in changes if change.joins_limit_key])
-            # A job in a key is followed in any case; only this tells whether it has children.
+            # A job in a key is followed in any case; only this shows whether it has children.
             changed = {seq for seq in changed if seq not in ended or seq in parents} | (parents & set(heads))
         if changed:
             yield from record_changes(sorted(changed))

@@ -48,7 +48,7 @@ class SqliteJobs(JobsOverRows):
         return enqueue
 
     async def claim(self, request: ClaimRequest) -> Claim:  # noqa: D102
-        # A read first costs only a snapshot: an idle worker that polls must not take the write lock in vain. After a
+        # A read first costs only a snapshot: an idle worker that polls must not take the write lock. After a
         # full claim there are probably more jobs, so a busy worker skips the read.
         if not self._was_full:
             nothing = await self._runner.look(lambda: look(request))

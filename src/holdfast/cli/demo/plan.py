@@ -38,8 +38,3 @@ class DemoRun(msgspec.Struct, frozen=True):
     killed: int
     seconds: float
     is_finished: bool
-
-    @property
-    def is_produced(self) -> bool:
-        """Whether all jobs have been produced."""
-        return self.produced >= self.plan.jobs

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Self
 
 import click
 from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli.demo.conductor import DemoConductor, DemoSeat, SeatState
+from holdfast.cli.live import RunDisplay
 from holdfast.cli.rate import Rate
 from holdfast.reports.text import line
 
@@ -26,44 +24,24 @@ _STYLES = {
     SeatState.KILLED: "red",
     SeatState.ENDED: "dim",
 }
-_LIVE_PERIOD = 0.1
 _LINE_PERIOD = 2.0
 _EVENTS = 4
 
 
-class DemoView:
-    """Displays a run; used in a `with` block."""
+class DemoView(RunDisplay):
+    """Displays a run."""
+
+    period = 0.1
 
     def __init__(self, out: Console) -> None:
-        self._out = out
-        self._live: Live | None = None
+        super().__init__(out)
         self._began = time.monotonic()
         self._step = "producing"
         self._ended = 0
         self._ended_first = 0
         self._jobs = 0
-        self._rate = Rate()
         self._conductor: DemoConductor | None = None
         self._events: list[str] = []
-        self._next_line = 0.0
-
-    @property
-    def period(self) -> float:
-        """The seconds between two refreshes."""
-        return _LIVE_PERIOD
-
-    def __enter__(self) -> Self:
-        if self._out.is_terminal:
-            self._live = Live(console=self._out, auto_refresh=False, transient=False)
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._out.print()
 
     def producing(self, produced: int, jobs: int) -> None:
         """Show the progress of production."""

@@ -10,7 +10,7 @@ import random
 import shutil
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -115,6 +115,18 @@ def torture(ctx: click.Context, /, *, url: str | None, server: str | None, event
     ctx.exit(code)
 
 
+class _TortureRun(NamedTuple):
+    """One run: its plan, the servers that are stopped with it, and how it is shown."""
+
+    plan: RunPlan
+    target: Target
+    server: RunServer | None
+    broker: KafkaServer | None
+    history: Path
+    as_json: bool
+    streams: bool
+
+
 def _started(stack: contextlib.ExitStack, kind: str, *, keeps: bool) -> RunServer:
     from holdfast.torture.run import own_server
 
@@ -171,7 +183,8 @@ def _run(  # noqa: PLR0913 - the options of the command, by name
         output = VerdictOutput(as_json=as_json)
         if not as_json:
             _announce(output, plan, target, streams=streams)
-        report = _reported(plan, target, server, broker, history=history, as_json=as_json, streams=streams)
+        run = _TortureRun(plan, target, server, broker, history, as_json=as_json, streams=streams)
+        report = _reported(run)
         if server is not None and not report.is_clean:
             server.is_kept = True  # before the output, which may fail
         if report.is_clean and history_dir is None:
@@ -179,9 +192,9 @@ def _run(  # noqa: PLR0913 - the options of the command, by name
         try:
             output.show(report)
             is_written = report_file is None or write_report(report_file, report)
-            _clean(output, target, server, report, history, keeps_store=keep, keeps_history=history_dir is not None)
+            _clean(output, run, report, keeps_store=keep, keeps_history=history_dir is not None)
         except KeyboardInterrupt:
-            message = f"interrupted while printing the verdict; {_left(target, server, history)}"
+            message = f"interrupted while printing the verdict; {_left(run)}"
             raise ExitError(message, ExitCode.INTERRUPTED) from None
     return _code_of(report, is_written=is_written)
 
@@ -195,41 +208,32 @@ def _announce(output: VerdictOutput, plan: RunPlan, target: Target, *, streams: 
     output.print_line(target.shown)
 
 
-def _reported(
-    plan: RunPlan,
-    target: Target,
-    server: RunServer | None,
-    broker: KafkaServer | None,
-    *,
-    history: Path,
-    as_json: bool,
-    streams: bool,
-) -> RunReport:
+def _reported(run: _TortureRun) -> RunReport:
     """Run; if there is no report, say what is left behind, and never use the exit code of a violation."""
     from holdfast.torture.run import no_verdict
 
     try:
-        return _interruptible(plan, target, server, broker, history=history, as_json=as_json, streams=streams)
+        return _interruptible(run)
     except (KeyboardInterrupt, asyncio.CancelledError):
-        message = f"interrupted: all processes of the run were stopped; {_left(target, server, history)}"
+        message = f"interrupted: all processes of the run were stopped; {_left(run)}"
         raise ExitError(message, ExitCode.INTERRUPTED) from None
     except (BrokenPipeError, SystemExit):  # rich turns the former into the latter
         message = "stdout was closed: read the output to the end, or redirect it to a file"
-        raise RunFailed(f"{message}; {_left(target, server, history)}") from None
+        raise RunFailed(f"{message}; {_left(run)}") from None
     except Exception as error:
-        warn(f"the run has no verdict; {_left(target, server, history)}")
+        warn(f"the run has no verdict; {_left(run)}")
         failed = no_verdict(error)
         if failed is error:
             raise
         raise failed from error
 
 
-def _left(target: Target, server: RunServer | None, history: Path) -> str:
+def _left(run: _TortureRun) -> str:
     """Return what an aborted run leaves behind."""
-    recorded = f"the history until then is in {history}"
-    if server is None:
-        return f"{recorded}, and {target.shown} is left as it is: the next run there drops it"
-    return f"{recorded}, and the server's data is in {server.data}" if server.is_kept else recorded
+    recorded = f"the history until then is in {run.history}"
+    if run.server is None:
+        return f"{recorded}, and {run.target.shown} is left as it is: the next run there drops it"
+    return f"{recorded}, and the server's data is in {run.server.data}" if run.server.is_kept else recorded
 
 
 def _plan(
@@ -249,46 +253,30 @@ def _plan(
     return RunPlan(name=name, profile=profile, seed=drawn, lease=fitting_lease())
 
 
-def _work(
-    plan: RunPlan,
-    target: Target,
-    server: RunServer | None,
-    broker: KafkaServer | None,
-    *,
-    history: Path,
-    streams: bool,
-) -> tuple[RunProgress, Callable[[], Coroutine[Any, Any, RunReport]]]:
+def _work(run: _TortureRun) -> tuple[RunProgress, Callable[[], Coroutine[Any, Any, RunReport]]]:
     """Return the run, of jobs or of streams, and its progress."""
     from holdfast.torture.progress import RunProgress
-    from holdfast.torture.run import torture as run
+    from holdfast.torture.run import torture as torture_jobs
     from holdfast.torture.streams.conductor import StreamProgress
     from holdfast.torture.streams.run import torture_streams
 
-    if streams:
+    plan, target, server, broker, history = run[:5]
+    if run.streams:
         seen = StreamProgress(plan, target.shown)
         return seen, lambda: torture_streams(plan, target, history=history, progress=seen, server=server, broker=broker)
     progress = RunProgress(plan, target.shown)
-    return progress, lambda: run(plan, target, history=history, progress=progress, server=server)
+    return progress, lambda: torture_jobs(plan, target, history=history, progress=progress, server=server)
 
 
-def _interruptible(
-    plan: RunPlan,
-    target: Target,
-    server: RunServer | None,
-    broker: KafkaServer | None,
-    *,
-    history: Path,
-    as_json: bool,
-    streams: bool,
-) -> RunReport:
+def _interruptible(run: _TortureRun) -> RunReport:
     """Run and display the progress; Ctrl-C stops everything that was started."""
     from holdfast.cli.torture.view import TortureView
 
-    progress, run = _work(plan, target, server, broker, history=history, streams=streams)
+    progress, work = _work(run)
 
     async def whole() -> RunReport:
         loop = asyncio.get_running_loop()
-        running = asyncio.ensure_future(run())
+        running = asyncio.ensure_future(work())
         before = {number: signal.getsignal(number) or signal.SIG_DFL for number in terminating()}
 
         def end() -> None:
@@ -298,7 +286,7 @@ def _interruptible(
         for number in before:
             loop.add_signal_handler(number, end)
         try:
-            with TortureView(console(stderr=as_json), progress) as view:
+            with TortureView(console(stderr=run.as_json), progress) as view:
                 while not running.done():
                     await asyncio.wait({running}, timeout=view.period)
                     view.refresh()
@@ -314,25 +302,19 @@ def _interruptible(
 
 
 def _clean(
-    output: VerdictOutput,
-    target: Target,
-    server: RunServer | None,
-    report: RunReport,
-    history: Path,
-    *,
-    keeps_store: bool,
-    keeps_history: bool,
+    output: VerdictOutput, run: _TortureRun, report: RunReport, *, keeps_store: bool, keeps_history: bool
 ) -> None:
     """Remove everything except what the options keep and the evidence of a violation."""
+    server = run.server
     if not report.is_clean:
-        output.print_line(f"The store is left as it is, and the history is in {history}.")
+        output.print_line(f"The store is left as it is, and the history is in {run.history}.")
     elif not keeps_history:
-        shutil.rmtree(history, ignore_errors=True)
+        shutil.rmtree(run.history, ignore_errors=True)
     if server is not None and server.is_kept:
         output.print_line(f"The server is stopped, and its data is kept in {server.data}; start it again with:")
         output.print_line(server.how_to_start)
     elif report.is_clean and not keeps_store and server is None:
-        _drop(output, target)
+        _drop(output, run.target)
 
 
 def _drop(output: VerdictOutput, target: Target) -> None:

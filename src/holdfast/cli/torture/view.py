@@ -3,54 +3,31 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
-from typing import Self
 
 from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.rate import Rate
+from holdfast.cli.live import RunDisplay
 from holdfast.cli.table import STYLES
 from holdfast.reports.text import line
 from holdfast.torture.plan import MEANINGS, Fault
 from holdfast.torture.progress import RunPhase, RunProgress
 
-_LIVE_PERIOD = 0.2
 _LINE_PERIOD = 5.0
 
 
-class TortureView:
-    """Displays a run; used in a `with` block."""
+class TortureView(RunDisplay):
+    """Displays a run."""
+
+    period = 0.2
 
     def __init__(self, out: Console, progress: RunProgress) -> None:
-        self._out = out
+        super().__init__(out)
         self._progress = progress
-        self._live: Live | None = None
-        self._rate = Rate()
-        self._next_line = 0.0
         self._phase: RunPhase | None = None
-
-    @property
-    def period(self) -> float:
-        """The seconds between two refreshes."""
-        return _LIVE_PERIOD
-
-    def __enter__(self) -> Self:
-        if self._out.is_terminal:
-            self._live = Live(console=self._out, auto_refresh=False)
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._out.print()
 
     def refresh(self) -> None:
         """Show the current state."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
+from holdfast.reports.states import node_state
 from holdfast.server.api.event_schemas import (
     AppendedEvent,
     AppendedEvents,
@@ -29,7 +30,7 @@ from holdfast.server.api.queue_schemas import Changed
 from holdfast.server.api.shown import shown
 from holdfast.server.redaction import redacted_data
 from holdfast.server.state import ServerSettings
-from holdfast.store.stream_values import ConsumerView, NodeView
+from holdfast.store.stream_values import ConsumerView
 from holdfast.streams.reading import EventPage
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -145,18 +146,12 @@ async def list_nodes(call: ApiCall[NoFields, NoFields]) -> Answer:
             ShownNode,
             view,
             node_id=view.node.node_id,
-            state=_state(view),
+            state=node_state(view),
             consumers=[member.consumer for member in view.members],
         )
         for view in await call.app.nodes()
     ]
     return Answer(NodeList(nodes, None if leader is None else leader.leadership.node.node_id))
-
-
-def _state(view: NodeView) -> Literal["live", "draining", "silent"]:
-    if view.silent > view.ttl:
-        return "silent"
-    return "draining" if view.is_draining else "live"
 
 
 _STREAM: Final = "/v1/categories/{category}/streams/{stream:path}/events"

@@ -18,11 +18,11 @@ _PARAMETER: Final = re.compile(r"\{(\w+)(?::path)?\}")
 _JSON: Final = "application/json"
 _PROBLEMS: Final = {
     400: "The request cannot be read.",
-    401: "It is not known who asks: send a token.",
+    401: "The caller is unknown: send a token.",
     403: "The caller may not do this.",
-    404: "There is no such thing.",
+    404: "There is no such resource.",
     408: "The body did not arrive in time.",
-    409: "The state of what was asked for does not allow this.",
+    409: "The state of the resource does not allow this.",
     413: "The body is too large.",
     415: "The body is not JSON.",
     422: "The request can be read, but is not allowed.",

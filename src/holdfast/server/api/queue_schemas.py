@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from holdfast.reports.states import ScheduleState
 from holdfast.server.api.fields import Id, Request
 
 
@@ -107,7 +108,7 @@ class ShownSchedule(msgspec.Struct, frozen=True):
     """A schedule, without the arguments of its jobs."""
 
     name: str
-    state: Literal["active", "paused", "overdue", "undeclared"]
+    state: ScheduleState
     times: str
     timezone: str
     task: str

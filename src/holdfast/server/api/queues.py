@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
+from holdfast.reports.states import schedule_state, worker_state
 from holdfast.server.api.fields import NoFields
 from holdfast.server.api.job_schemas import EnqueuedJob
 from holdfast.server.api.operation import Answer, ApiCall, Need, Operation
@@ -100,7 +101,7 @@ def _worker(view: WorkerView) -> ShownWorker:
     return shown(
         ShownWorker,
         last,
-        state="silent" if view.silent > last.lease else "live",
+        state=worker_state(view),
         queues=None if last.queues is None else list(last.queues),
         tasks=None if last.tasks is None else list(last.tasks),
         running=view.running,
@@ -127,20 +128,12 @@ def _schedule(view: ScheduleView) -> ShownSchedule:
     return shown(
         ShownSchedule,
         view,
-        state=_state(view),
+        state=schedule_state(view),
         times=times.text(),
         timezone=times.timezone,
         task=definition.task,
         queue=definition.queue,
     )
-
-
-def _state(view: ScheduleView) -> Literal["active", "paused", "overdue", "undeclared"]:
-    if view.paused:
-        return "paused"
-    if view.is_undeclared:
-        return "undeclared"
-    return "overdue" if view.is_overdue else "active"
 
 
 async def pause_schedule(call: ApiCall[NoFields, NoFields]) -> Answer:

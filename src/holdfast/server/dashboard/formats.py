@@ -71,7 +71,7 @@ def pretty(data: object) -> str:
 
 
 def tail(text: str, most: int = 18) -> str:
-    """Return the end of a long id, which tells more than its beginning."""
+    """Return the end of a long id, which identifies it better than its beginning."""
     return text if len(text) <= most else f"\N{HORIZONTAL ELLIPSIS}{text[-most:]}"
 
 

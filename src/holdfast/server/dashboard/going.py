@@ -1,4 +1,4 @@
-"""Into a page, and back to it: the role of the caller, the open store, and the way back from a form."""
+"""What precedes a page and follows a form: the check of the role, the open store, and the redirect with a notice."""
 
 from __future__ import annotations
 

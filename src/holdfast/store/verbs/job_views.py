@@ -14,8 +14,8 @@ from holdfast.model.job import JobState, Lease
 from holdfast.model.turn import run_at_of
 from holdfast.store.job_lists import (
     FoundId,
-    HeldLease,
     JobBody,
+    LeaseKey,
     ListedAttempt,
     ListedJob,
     ListedLease,
@@ -204,10 +204,10 @@ def leases(rows: JobRows, limit: int, *, seq: int | None = None, expired_only: b
 
 def cancel_asked(rows: JobRows, worker_id: str) -> Steps[list[Lease]]:
     """Return the worker's leases whose jobs are to be cancelled."""
-    return [Lease(*row) for row in (yield from rows.page(HeldLease, "cancel_asked", worker_id=worker_id))]
+    return [Lease(*row) for row in (yield from rows.page(LeaseKey, "cancel_asked", worker_id=worker_id))]
 
 
 def unacknowledged_leases(rows: JobRows, worker_id: str, after: int) -> Steps[list[Lease]]:
     """Return the worker's leases under fences larger than `after`, the largest that it has received."""
-    found = yield from rows.page(HeldLease, "unacknowledged_leases", worker_id=worker_id, after=after)
+    found = yield from rows.page(LeaseKey, "unacknowledged_leases", worker_id=worker_id, after=after)
     return [Lease(*row) for row in found]

@@ -18,7 +18,7 @@ import pytest
 THEMES = (
     "enqueue",
     "unique",
-    "unique_upkeep",
+    "unique_maintenance",
     "claim",
     "finish",
     "order_keys",

@@ -358,7 +358,7 @@ class TestLists(Conformance):
         recent = await backend.insight.counts(timedelta(seconds=60), by_minute=False)
         assert sum(count.enqueued for count in recent) == 2
 
-    async def test_counting_stops_at_a_limit_and_tells_so(self, backend: Backend) -> None:
+    async def test_counting_stops_at_a_limit_and_says_so(self, backend: Backend) -> None:
         await enqueue(backend, *(a_job() for _ in range(5)), a_job("mail"))
         await enqueue(backend, *(a_job(delay=LEASE) for _ in range(4)))
         default, mail = await backend.insight.queues(3)
@@ -370,7 +370,7 @@ class TestLists(Conformance):
         default, mail = await backend.insight.queues(6)
         assert (default.ready, default.scheduled, default.at_least) == (5, 4, ())
 
-    async def test_counting_jobs_of_tasks_stops_at_a_limit_and_tells_so(self, backend: Backend) -> None:
+    async def test_counting_jobs_of_tasks_stops_at_a_limit_and_says_so(self, backend: Backend) -> None:
         await enqueue(backend, *(a_job() for _ in range(5)), a_job(task="other"))
         await enqueue(backend, *(a_job(delay=LEASE) for _ in range(4)))
         greet, other = await backend.insight.tasks(3)

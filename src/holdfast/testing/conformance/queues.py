@@ -111,7 +111,7 @@ class TestTasks(Conformance):
         assert await backend.queues.resume_task("greet")
         assert {job.id for job in await claim(backend)} == set(held)
 
-    async def test_pause_and_resume_tell_whether_they_changed_something(self, backend: Backend) -> None:
+    async def test_pause_and_resume_return_whether_they_changed_something(self, backend: Backend) -> None:
         assert not await backend.queues.resume_task("greet")
         assert await backend.queues.pause_task("greet")
         assert not await backend.queues.pause_task("greet")

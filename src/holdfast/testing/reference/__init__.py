@@ -6,7 +6,7 @@ open, the model makes one, and comparisons must not depend on it.
 
 - `records`: the state of a job, a lease and a worker.
 - `model`: the verbs of a job's life under a lease.
-- `upkeep`: the verbs without a lease: promote, rescue, prune and operator actions.
+- `maintenance`: the verbs without a lease: promote, rescue, prune and operator actions.
 - `views`: what lists and details show.
 - `streams`: the same for events, consumers and shares.
 - `backend`: the model behind the port, so that it passes the conformance suite like any store.

@@ -10,7 +10,7 @@ from holdfast.testing.reference.records import ReferenceJob, ReferenceState
 
 
 class ReferenceLimits(ReferenceState):
-    """Sets limits, and tells whether one refuses a job."""
+    """Sets limits, and decides whether one refuses a job."""
 
     def limit(self, key: LimitKey, limit: Limit | None) -> None:
         """Set or remove a limit."""

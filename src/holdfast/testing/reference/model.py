@@ -24,8 +24,8 @@ from holdfast.store.values import (
     Standing,
     Verdict,
 )
+from holdfast.testing.reference.maintenance import ReferenceMaintenance
 from holdfast.testing.reference.records import ReferenceJob, ReferenceLease
-from holdfast.testing.reference.upkeep import ReferenceMaintenance
 
 
 class Reference(ReferenceMaintenance):
@@ -82,7 +82,7 @@ class Reference(ReferenceMaintenance):
         return self.claim_within_limits(request).jobs
 
     def claim_within_limits(self, request: ClaimRequest) -> Claim:
-        """Do the same; tell also whether a limit refused a job, and when its rate allows the next."""
+        """Do the same; return also whether a limit refused a job, and when its rate allows the next."""
         fence = self.last_fence + 1
         duration = span_micros(request.lease)
         taken: list[LeasedJob] = []

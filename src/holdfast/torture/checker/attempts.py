@@ -17,8 +17,8 @@ from holdfast.torture.events import (
     AttemptEnded,
     AttemptRow,
     Claimed,
+    DumpedJob,
     Finished,
-    JobRow,
     ObservedOutcome,
 )
 
@@ -98,7 +98,7 @@ class AttemptsCounted(Invariant):
         if lost_alone > MAX_LOST:
             yield self.broken(f"was lost {lost_alone} times while isolated; {MAX_LOST} are allowed", job=job)
 
-    def _kept(self, job: JobHistory, row: JobRow) -> Iterator[Violation]:
+    def _kept(self, job: JobHistory, row: DumpedJob) -> Iterator[Violation]:
         """Compare the attempt rows with the numbers that must exist."""
         last = _last_recorded(row)
         numbers = Counter(kept.attempt for kept in row.attempts)
@@ -113,7 +113,7 @@ class AttemptsCounted(Invariant):
         for number in sorted(number for number, times in numbers.items() if times > 1):
             yield self.broken(f"attempt {number} has {numbers[number]} rows", job=job)
 
-    def _against_store(self, job: JobHistory, row: JobRow) -> Iterator[Violation]:
+    def _against_store(self, job: JobHistory, row: DumpedJob) -> Iterator[Violation]:
         if job.claims and row.attempt < job.claims[-1].attempt:
             what = f"has started attempt {job.claims[-1].attempt}, but the store counts {row.attempt}"
             yield self.broken(what, job=job)
@@ -178,12 +178,12 @@ class AttemptsCounted(Invariant):
         return 0, 1
 
 
-def _last_recorded(row: JobRow) -> int:
+def _last_recorded(row: DumpedJob) -> int:
     """Return the number of the last attempt with a row: a completing or a running attempt has none."""
     return row.attempt - (row.state in {"completed", "running"})
 
 
-def _is_trimmed(row: JobRow) -> bool:
+def _is_trimmed(row: DumpedJob) -> bool:
     return _last_recorded(row) > KEPT_FIRST + KEPT_LAST
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.torture.checker.exits import unexpected
+from holdfast.torture.checker.exits import left_over
 from holdfast.torture.checker.invariant import Invariant
 from holdfast.torture.checker.job import JobHistory
 from holdfast.torture.checker.verdict import Violation
@@ -28,14 +28,5 @@ class Hygiene(Invariant):
 
     def whole_run(self) -> Iterator[Violation]:
         """Check the leftovers in the final dump."""
-        for exited, what in unexpected(self.run.exits):
-            yield self.broken(what, at_us=exited.at_us)
-        if not self.run.dumped:
-            yield self.broken("the run has no final dump: it did not finish")
-        for dumped in self.run.dumped:
-            for what in ("leases", "transactions", "connections", "processes"):
-                count = getattr(dumped, what)
-                if count:
-                    yield self.broken(f"{count} {what} are left over after the drain")
-            if dumped.integrity:
-                yield self.broken(f"the store is damaged: {dumped.integrity}")
+        for what, at_us in left_over(self.run.exits, self.run.dumped, owned="leases", when="after the drain"):
+            yield self.broken(what, at_us=at_us)

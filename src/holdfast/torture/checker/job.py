@@ -9,12 +9,12 @@ from holdfast.torture.events import (
     AttemptBegan,
     AttemptRow,
     Claimed,
+    DumpedJob,
     EffectRow,
     EnqueueAnswered,
     EnqueueCalled,
     EnqueueRefused,
     HistoryRecord,
-    JobRow,
     RetryCalled,
     Takes,
 )
@@ -64,8 +64,8 @@ class JobHistory:
         for entry in entries:
             by_kind.setdefault(type(entry.event), []).append(entry)
         self._by_kind = by_kind
-        self.rows: list[JobRow] = self.of(JobRow)
-        self.row: JobRow | None = self.rows[0] if self.rows else None
+        self.rows: list[DumpedJob] = self.of(DumpedJob)
+        self.row: DumpedJob | None = self.rows[0] if self.rows else None
         self.attempts: list[AttemptBegan] = self.of(AttemptBegan)
         if len(self.attempts) > 1:
             self.attempts = sorted(self.attempts, key=lambda began: began.fence)

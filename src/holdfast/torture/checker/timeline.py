@@ -9,7 +9,7 @@ import msgspec
 from holdfast.torture.checker.job import Entry, JobHistory
 from holdfast.torture.checker.partition import by_job
 from holdfast.torture.checker.verdict import Violation
-from holdfast.torture.events import EnqueueCalled, HistoryRecord, JobRow
+from holdfast.torture.events import DumpedJob, EnqueueCalled, HistoryRecord
 
 _LEFT_OUT = frozenset({"at_us", "job", "jobs", "attempts"})
 _INSTANTS = frozenset({"sent_us"})
@@ -26,7 +26,7 @@ def timeline(job: JobHistory, violations: list[Violation], *, begin_us: int) -> 
         event = entry.event
         at = (event.at_us - begin_us) / 1e6
         lines.append(f"  {at:>11.6f}  {entry.process:<{width}}  {describe(event, begin_us)}")
-        if isinstance(event, JobRow):
+        if isinstance(event, DumpedJob):
             lines += [f"  {'':>11}  {'':<{width}}    {_fields(row, begin_us)}" for row in event.attempts]
     lines += [f"  {(violation.at_us - begin_us) / 1e6:>11.6f}  >> {violation}" for violation in violations]
     return "\n".join(lines)

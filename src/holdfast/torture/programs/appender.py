@@ -24,7 +24,7 @@ async def append(settings: ProducerSettings) -> None:
         while not pace.is_over:
             await appending.once()
             await pace.keep(produced())
-        pace.tell(produced())
+        pace.report(produced())
     finally:
         await app.close()
 

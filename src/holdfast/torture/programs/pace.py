@@ -37,7 +37,7 @@ class ProducerPace:
         now = time.monotonic()
         if now >= self._reported_at + _REPORT_EVERY:
             self._reported_at = now
-            self.tell(produced)
+            self.report(produced)
         ahead = self._due(produced.jobs) - (now - self._began)
         if ahead > 0:
             with contextlib.suppress(TimeoutError):
@@ -49,6 +49,6 @@ class ProducerPace:
         wanted, rate = self._settings.jobs, self._settings.rate
         return min(made, wanted) / rate + max(0, made - wanted) * _TRICKLE / rate
 
-    def tell(self, produced: Produced) -> None:
+    def report(self, produced: Produced) -> None:
         """Report to the conductor; at the end in any case."""
         os.write(1, msgspec.json.encode(produced) + b"\n")

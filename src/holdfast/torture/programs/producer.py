@@ -42,7 +42,7 @@ class Producer:
         self._follower.hurry()
         if self._following:
             await asyncio.wait(self._following, timeout=4 * self._settings.lease)
-        self._pace.tell(self._produced())
+        self._pace.report(self._produced())
 
     def _produced(self) -> Produced:
         return Produced(self._enqueuer.enqueued, self._enqueuer.calls)

@@ -268,7 +268,7 @@ class SimulatedAttempts:
     # --- aborts -------------------------------------------------------------------------------------------------------
 
     def abort(self, job: LeasedJob, why: Why) -> None:
-        """Tell a handler to stop."""
+        """Ask a handler to stop."""
         run = self._runs.get((job.seq, job.fence))
         if run is None or run.is_over:
             return

@@ -155,7 +155,9 @@ class Calls:
     def _promote(self) -> None:
         machine, actor = self._shell.machine, self._shell.id
         limit = self._settings.promote_limit
-        self._call(lambda: self._store.promote(actor, limit), machine.promoted, machine.upkeep_failed, writes=never)
+        self._call(
+            lambda: self._store.promote(actor, limit), machine.promoted, machine.maintenance_failed, writes=never
+        )
 
     def _rescue(self, unbroken: timedelta) -> None:
         shell = self._shell
@@ -163,12 +165,12 @@ class Calls:
         self._call(
             lambda: self._store.rescue(shell.truth, unbroken, limit, waited=shell.clock() - sent_at),
             lambda now, rescued: shell.machine.rescued(now, len(rescued), asked=limit),
-            shell.machine.upkeep_failed,
+            shell.machine.maintenance_failed,
         )
 
     def _prune(self) -> None:
         machine, limit = self._shell.machine, self._settings.prune_limit
-        self._call(lambda: 0, lambda now, count: machine.pruned(now, count, limit), machine.upkeep_failed)
+        self._call(lambda: 0, lambda now, count: machine.pruned(now, count, limit), machine.maintenance_failed)
 
     def _check_empty(self) -> None:
         shell = self._shell
@@ -182,5 +184,5 @@ class Calls:
             shell.empty_as_of = as_of if left.is_empty else None
             shell.machine.emptiness(now, left.is_empty)
 
-        failed = shell.machine.upkeep_failed
+        failed = shell.machine.maintenance_failed
         shell.network.read(read, self._timed(received), lambda: shell.post(lambda: failed(shell.clock())))

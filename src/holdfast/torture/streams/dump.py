@@ -6,7 +6,7 @@ from holdfast.torture.dump import Figures
 from holdfast.torture.events import Dumped
 from holdfast.torture.history import now_us
 from holdfast.torture.log import Log
-from holdfast.torture.streams.records import EventRow, StreamEffectRow
+from holdfast.torture.streams.records import DumpedEvent, StreamEffectRow
 from holdfast.torture.target import Target
 from holdfast.torture.target.streams import DONE, WAITING
 
@@ -16,7 +16,7 @@ def dump_streams(target: Target, log: Log, *, processes: int) -> Figures:
     events = effects = 0
     for row in target.streams.dumped():
         log.writer.write(row)
-        events += isinstance(row, EventRow)
+        events += isinstance(row, DumpedEvent)
         effects += isinstance(row, StreamEffectRow)
     left = target.leftovers()
     log.writer.write(

@@ -158,7 +158,7 @@ class FaultsOver(HistoryRecord, frozen=True, kw_only=True, gc=False):
 # --- the final dump ---------------------------------------------------------------------------------------------------
 
 
-class EventRow(HistoryRecord, frozen=True, kw_only=True, gc=False):
+class DumpedEvent(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """An event in the final dump."""
 
     event: str
@@ -191,7 +191,7 @@ class ParkedRow(HistoryRecord, frozen=True, kw_only=True, gc=False):
     failure: str = ""
 
 
-class ShareRow(ShareEvent, frozen=True, kw_only=True, gc=False):
+class DumpedShare(ShareEvent, frozen=True, kw_only=True, gc=False):
     """A share in the final dump, after all nodes have exited."""
 
     state: str
@@ -212,8 +212,8 @@ AnyStreamEvent = (
     | TransitionSeen
     | SharesSeen
     | FaultsOver
-    | EventRow
+    | DumpedEvent
     | StreamEffectRow
     | ParkedRow
-    | ShareRow
+    | DumpedShare
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.model.instants import to_micros
 from holdfast.model.schedule_definition import NAME_HEADER, TIME_HEADER
 from holdfast.model.turn import run_at_of
-from holdfast.torture.events import AttemptRow, EffectRow, JobRow
+from holdfast.torture.events import AttemptRow, DumpedJob, EffectRow
 from holdfast.torture.history import now_us
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class JobReader:
         with self._snapshot() as query:
             return query.all("last_effect")[0][0], query.all("doubled_effects", after=after)[0][0]
 
-    def rows(self) -> Iterator[JobRow]:
+    def rows(self) -> Iterator[DumpedJob]:
         """Go over all jobs, once for each state that shows them."""
         with self._snapshot() as query:
             yield from joined(query.each("all_jobs"), query.each("all_attempts"))
@@ -63,7 +63,7 @@ class JobReader:
         ]
 
 
-def joined(jobs: Iterator[tuple[Any, ...]], attempts: Iterator[tuple[Any, ...]]) -> Iterator[JobRow]:
+def joined(jobs: Iterator[tuple[Any, ...]], attempts: Iterator[tuple[Any, ...]]) -> Iterator[DumpedJob]:
     """Join jobs and their attempts, both in the order of seq, without keeping more than one job."""
     pending = next(attempts, None)
     kept_seq: int | None = None
@@ -79,11 +79,11 @@ def joined(jobs: Iterator[tuple[Any, ...]], attempts: Iterator[tuple[Any, ...]])
         yield _job_row(row, kept)
 
 
-def _job_row(row: tuple[Any, ...], attempts: Iterable[AttemptRow]) -> JobRow:
+def _job_row(row: tuple[Any, ...], attempts: Iterable[AttemptRow]) -> DumpedJob:
     (job, state, attempt, max_attempts, seq, completions, worker, turn, priority, enqueued, finished, reason, headers,
      queue, task) = row  # fmt: skip
     given: dict[str, str] = json.loads(headers) if headers else {}
-    return JobRow(
+    return DumpedJob(
         at_us=now_us(),
         job=str(job),
         state=state,

@@ -10,7 +10,7 @@ from holdfast.app.open import open_backend
 from holdfast.errors import ConfigError, StoreUnavailable
 from holdfast.torture.history import now_us
 from holdfast.torture.streams.names import PARTITIONS
-from holdfast.torture.streams.records import EventRow
+from holdfast.torture.streams.records import DumpedEvent
 
 _TIMEOUT: Final = 5.0
 _DUMP_WITHIN: Final = 60.0  # seconds without a record, until the dump is given up
@@ -76,7 +76,7 @@ class KafkaRunEvents:
             for place, answer in answers.items()
         }
 
-    def dumped(self) -> Iterator[EventRow]:
+    def dumped(self) -> Iterator[DumpedEvent]:
         """Go over all committed events, partition by partition in order."""
         from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -98,9 +98,9 @@ class KafkaRunEvents:
         finally:
             client.close()
 
-    def _row(self, message: Any) -> EventRow:
+    def _row(self, message: Any) -> DumpedEvent:
         headers: dict[str, bytes] = dict(message.headers() or ())
-        return EventRow(
+        return DumpedEvent(
             at_us=now_us(),
             event=headers["holdfast-id"].decode(),
             category=self._topics[message.topic()],

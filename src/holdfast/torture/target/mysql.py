@@ -93,7 +93,7 @@ class MysqlTarget(ServerTarget):
 
     @contextmanager
     def session(self) -> Generator[MysqlQuery]:
-        """Open a session of the conductor: in no database, which tells it from those of workers."""
+        """Open a session of the conductor: in no database, which distinguishes it from those of workers."""
         try:
             with closing(Connection(**self._place)) as connection:
                 yield MysqlQuery(connection, self.statements)

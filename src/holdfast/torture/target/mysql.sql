@@ -57,7 +57,7 @@ select 1;
 select id from information_schema.processlist where db = '{database}' order by id;
 
 -- name: outdate
--- The list of transactions is a copy, which the server renews only after nobody has read it for 0.1 seconds.
+-- The list of transactions is a copy, which the server makes again only if it was not read for 0.1 seconds.
 select sleep(0.15);
 
 -- name: count_open

@@ -12,10 +12,10 @@ from holdfast.torture.event import HistoryRecord
 from holdfast.torture.history import now_us
 from holdfast.torture.streams.names import SHARES
 from holdfast.torture.streams.records import (
-    EventRow,
+    DumpedEvent,
+    DumpedShare,
     ParkedRow,
     ShareObserved,
-    ShareRow,
     SharesSeen,
     StreamEffectRow,
     TransitionSeen,
@@ -69,7 +69,7 @@ class StreamReader:
         with self._snapshot() as query:
             return [_transition(row) for row in query.all("transitions_seen", after=after)]
 
-    def dumped(self) -> Iterator[EventRow | StreamEffectRow | ParkedRow | ShareRow]:
+    def dumped(self) -> Iterator[DumpedEvent | StreamEffectRow | ParkedRow | DumpedShare]:
         """Go over all that the run has left."""
         with self._snapshot() as query:
             for name, record in _DUMPED.items():
@@ -107,10 +107,10 @@ def _recorded(record: type[Record], row: tuple[Any, ...]) -> Record:
     return record(at_us=now_us(), **dict(zip(fields, row, strict=True)))
 
 
-_DUMPED: dict[str, Callable[[tuple[Any, ...]], EventRow | StreamEffectRow | ParkedRow | ShareRow]] = {
-    "all_events": partial(_recorded, EventRow),
+_DUMPED: dict[str, Callable[[tuple[Any, ...]], DumpedEvent | StreamEffectRow | ParkedRow | DumpedShare]] = {
+    "all_events": partial(_recorded, DumpedEvent),
     "all_stream_effects": partial(_recorded, StreamEffectRow),
     "all_parked": _parked,
-    "all_shares": partial(_recorded, ShareRow),
+    "all_shares": partial(_recorded, DumpedShare),
 }
 """The statements of the final dump, and the record of a row of each."""

@@ -1,8 +1,9 @@
 """How a job child finds a handler: by module and qualified name, as the worker imported it.
 
 A main file without `if __name__ == "__main__":` starts its program again when a child imports it: a copy that enqueues,
-claims and serves beside the first. So the store cannot be used while a child imports, in any thread; the first try is
-reported to the worker at once, which kills the child. A main file whose import leaves threads running is refused too.
+claims and serves beside the first. So the store cannot be used while a child imports, in any thread; the first attempt
+is reported to the worker at once, which kills the child. A main file whose import leaves threads running is refused,
+too.
 """
 
 from __future__ import annotations

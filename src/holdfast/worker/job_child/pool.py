@@ -1,7 +1,7 @@
 """The pool of job children: processes in which one handler runs at a time, so that a crash affects no other job.
 
 ```text
-              free place         handler found         AttemptEnded
+              free place         handler found         JobEnded
    run() ──▶ waiting ──▶ starting ──────────▶ running ──────────▶ outcome; the child waits for its next job
                             │                    │ time limit ──▶ killed: outcome_of_timeout
                             │ │ cannot import    │ died by itself ──▶ Lost: counts against the job
@@ -37,10 +37,10 @@ from holdfast.worker.decision import Why
 from holdfast.worker.job_child.importing import REMEDY
 from holdfast.worker.job_child.process import ChildProcess, Gone, Word, main_file
 from holdfast.worker.job_child.protocol import (
-    AttemptEnded,
     Began,
     CompletionStage,
     EventsEnded,
+    JobEnded,
     Notice,
     RunEvents,
     RunJob,
@@ -291,11 +291,11 @@ class ChildPool:
             attempt.has_begun = True
             last = await _last_word(child, timeout)
         finally:
-            if not isinstance(last, AttemptEnded | EventsEnded):
+            if not isinstance(last, JobEnded | EventsEnded):
                 child.kill()
                 await child.wait()  # for its last messages, and before another process may run the same job
             attempt.child = child.settlement = None
-            if isinstance(last, AttemptEnded | EventsEnded):
+            if isinstance(last, JobEnded | EventsEnded):
                 self._put_away(child, is_clean=last.clean)
         return last
 
@@ -334,7 +334,7 @@ class ChildPool:
 def _outcome(attempt: _Attempt, last: Word | None, timeout: float | None) -> Outcome | None:
     """Return the outcome of a job from the last message of its child; None: there is no outcome to write."""
     match last:
-        case AttemptEnded(outcome):
+        case JobEnded(outcome):
             return outcome
         case _ if attempt.stage is CompletionStage.SETTLED:
             return None  # the job is completed, whatever happened afterwards
@@ -371,7 +371,7 @@ async def _begin(child: ChildProcess) -> None:
         case Gone() as gone:
             message = f"it {gone} before it had imported the handler: see its standard error for the reason"
             raise ChildNotStarted(message)
-        case AttemptEnded() | EventsEnded():
+        case JobEnded() | EventsEnded():
             message = "it reported the end of an attempt that it had not begun"
             raise HandlerNotFound(message)
 
@@ -384,4 +384,4 @@ async def _last_word(child: ChildProcess, timeout: float | None) -> Word | None:
     except TimeoutError:
         child.kill()
         word = await child.receive()
-        return word if isinstance(word, AttemptEnded | EventsEnded) else None  # it ended at the same moment
+        return word if isinstance(word, JobEnded | EventsEnded) else None  # it ended at the same moment

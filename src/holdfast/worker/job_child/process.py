@@ -25,13 +25,13 @@ import msgspec
 
 from holdfast.worker.job_child.protocol import (
     DEAF_TO,
-    AttemptEnded,
     Began,
     CompletionStage,
     EventsEnded,
     Frames,
     FromChild,
     Hello,
+    JobEnded,
     MainFile,
     NoMoreJobs,
     Settlement,
@@ -61,7 +61,7 @@ class Gone(msgspec.Struct, frozen=True):
         return f"was killed by signal {-self.code}{name}{reason}"
 
 
-Word = Began | Unready | AttemptEnded | EventsEnded | Gone
+Word = Began | Unready | JobEnded | EventsEnded | Gone
 
 
 class ChildProcess:

@@ -44,12 +44,12 @@ from holdfast.worker.job_child.event_call import ChildEventCall
 from holdfast.worker.job_child.importing import Finder, Handle
 from holdfast.worker.job_child.protocol import (
     DEAF_TO,
-    AttemptEnded,
     Began,
     CompletionStage,
     Frames,
     FromChild,
     Hello,
+    JobEnded,
     Notice,
     RunEvents,
     RunJob,
@@ -138,7 +138,7 @@ class ChildAttempt:
         self.is_clean = True
         """Whether it left nothing behind that could affect the next job."""
 
-    def tell(self, why: Why) -> None:
+    def stop(self, why: Why) -> None:
         """Set the context's signal and cancel an async handler; called by the reading thread, perhaps too late."""
         self._aborted = why
         context, loop, coroutine = self._context, self._loop, self._coroutine
@@ -324,7 +324,7 @@ class ChildProgram:
             for message in self._link.messages():
                 if isinstance(message, Notice):
                     if self._attempt is not None:
-                        self._attempt.tell(message.why)
+                        self._attempt.stop(message.why)
                 else:
                     self._inbox.put(message)
         except Exception:  # noqa: BLE001 - any error ends this process
@@ -343,7 +343,7 @@ class ChildProgram:
             ended: FromChild = call.run(runner)
         else:
             self._attempt = call
-            ended = AttemptEnded(call.run(runner), clean=call.is_clean)
+            ended = JobEnded(call.run(runner), clean=call.is_clean)
             self._attempt = None
         if call.backend is not None:
             self._backends[id(call.backend)] = call.backend

@@ -7,7 +7,7 @@
                    ◀──────────────── Began, or Unready: the handler was not found
                    ◀──────────────── Settlement: a stage of the handler's own transaction
    Notice ─────────────────────────────────▶        the lease is lost, or a cancel was requested
-                   ◀──────────────── AttemptEnded, or EventsEnded
+                   ◀──────────────── JobEnded, or EventsEnded
    NoMoreJobs ─────────────────────────────▶        close and exit
 ```
 
@@ -127,7 +127,7 @@ class Settlement(msgspec.Struct, frozen=True, tag=True):
     stage: CompletionStage
 
 
-class AttemptEnded(msgspec.Struct, frozen=True, tag=True):
+class JobEnded(msgspec.Struct, frozen=True, tag=True):
     """The attempt is over; None: its own transaction has settled the job, or it was aborted.
 
     `clean` means that it left nothing behind that could affect the next job.
@@ -159,7 +159,7 @@ class EventsEnded(msgspec.Struct, frozen=True, tag=True):
 
 
 ToChild = Hello | RunJob | RunEvents | Notice | NoMoreJobs
-FromChild = Began | Unready | Settlement | AttemptEnded | EventsEnded
+FromChild = Began | Unready | Settlement | JobEnded | EventsEnded
 
 _encoder = msgspec.json.Encoder()
 to_child: Final[msgspec.json.Decoder[ToChild]] = msgspec.json.Decoder(ToChild)

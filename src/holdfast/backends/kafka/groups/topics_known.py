@@ -36,7 +36,7 @@ class KnownTopics(NeedsStore):
 
 
 class Nowhere:
-    """`EventStore` of the store that there is not: what is not in Kafka does not exist."""
+    """`EventStore` where there is no store: what is not in Kafka does not exist."""
 
     def __getattr__(self, name: str) -> Any:
         """Refuse."""

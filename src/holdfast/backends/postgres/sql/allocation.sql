@@ -39,8 +39,7 @@ cross join lateral (
 ) as allocation
 where allocation.owner is not null;
 
--- name: lock_shares
--- The caller sorts the shares.
+-- part: given_shares
 select given.consumer, given.category, allocation.category_id, given.partition_id, allocation.state,
        allocation.generation, allocation.owner, allocation.incarnation, allocation.target, allocation.deadline_at,
        allocation.losses, allocation.on_trial
@@ -50,22 +49,17 @@ cross join lateral (
     select category_id, state, generation, owner, incarnation, target, deadline_at, losses, on_trial
     from {schema}.allocation
     where consumer = given.consumer and partition_id = given.partition_id
-      and category_id = (select category_id from {schema}.category where category = given.category) limit 1
+      and category_id = (select category_id from {schema}.category where category = given.category) limit 1;
+
+-- name: lock_shares
+-- The caller sorts the shares.
+{given_shares}
     for no key update
 ) as allocation;
 
 -- name: lock_shares_to_seize
 -- As `lock_shares`, but waits for transactions of the owners.
-select given.consumer, given.category, allocation.category_id, given.partition_id, allocation.state,
-       allocation.generation, allocation.owner, allocation.incarnation, allocation.target, allocation.deadline_at,
-       allocation.losses, allocation.on_trial
-from unnest(%(consumers)s::text[], %(categories)s::text[], %(partition_ids)s::integer[])
-    as given (consumer, category, partition_id)
-cross join lateral (
-    select category_id, state, generation, owner, incarnation, target, deadline_at, losses, on_trial
-    from {schema}.allocation
-    where consumer = given.consumer and partition_id = given.partition_id
-      and category_id = (select category_id from {schema}.category where category = given.category) limit 1
+{given_shares}
     for update
 ) as allocation;
 

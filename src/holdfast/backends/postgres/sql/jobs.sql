@@ -38,6 +38,21 @@ counted as (
 )
 select id::text, lane_id, turn, seq, due_at <= now from made cross join instant;
 
+-- part: place_one_made
+readied as (
+    insert into {schema}.ready (lane_id, turn, seq, payload_bytes)
+    select lane_id, turn, seq, payload_bytes from made cross join instant where due_at <= now
+),
+delayed as (
+    insert into {schema}.scheduled (run_at, seq, retrying)
+    select due_at, seq, false from made cross join instant where due_at > now
+),
+counted as (
+    insert into {schema}.tally (minute_at, lane_id, enqueued)
+    select now - now %% {minute}, lane_id, 1 from made cross join instant
+)
+select id::text, lane_id, turn, seq, due_at <= now from made cross join instant;
+
 -- name: enqueue
 -- The insert into job comes first: it waits for a concurrent transaction that inserts the same id, and then leaves the
 -- existing job unchanged, in any state.
@@ -81,19 +96,7 @@ made as (
     on conflict (id) do nothing
     returning seq, id, lane_id, turn, payload_bytes, turn + priority::bigint * {priority_step} as due_at
 ),
-readied as (
-    insert into {schema}.ready (lane_id, turn, seq, payload_bytes)
-    select lane_id, turn, seq, payload_bytes from made cross join instant where due_at <= now
-),
-delayed as (
-    insert into {schema}.scheduled (run_at, seq, retrying)
-    select due_at, seq, false from made cross join instant where due_at > now
-),
-counted as (
-    insert into {schema}.tally (minute_at, lane_id, enqueued)
-    select now - now %% {minute}, lane_id, 1 from made cross join instant
-)
-select id::text, lane_id, turn, seq, due_at <= now from made cross join instant;
+{place_one_made};
 
 -- name: reserve_seqs
 select {now}, array(select nextval('{schema}.job_seq') from generate_series(1, %(number)s));
@@ -141,9 +144,10 @@ leased as (
 -- invisible here.
 --
 -- A lane whose limit is reached, by this snapshot, is left out: that costs as much as there are lanes and leases,
--- however many jobs wait in it; leases are counted up to the limit. If a lane with a limit has jobs and room, nothing is claimed: only `claim_shares`, which
--- runs under the locks of the limits, can tell how much. So it is for a lane whose task has a limit per key: its jobs
--- may all be claimed, but not ahead of the time at which they start. The last row tells both, by its number of -2 or -1.
+-- however many jobs wait in it; leases are counted up to the limit. If a lane with a limit has jobs and room, nothing is
+-- claimed: only `claim_shares`, which runs under the locks of the limits, knows how much. So it is for a lane whose task
+-- has a limit per key: its jobs may all be claimed, but not ahead of the time at which they start. The last row says
+-- both, by its number of -2 or -1.
 with known as materialized (
     select lane.lane_id, lane.queue, lane.task,
            coalesce(floor.turn, {lowest}) as floor_turn, coalesce(floor.seq, 0) as floor_seq,

@@ -66,19 +66,7 @@ made as (
     from instant cross join kept
     returning seq, id, lane_id, turn, payload_bytes, turn + priority::bigint * {priority_step} as due_at
 ),
-readied as (
-    insert into {schema}.ready (lane_id, turn, seq, payload_bytes)
-    select lane_id, turn, seq, payload_bytes from made cross join instant where due_at <= now
-),
-delayed as (
-    insert into {schema}.scheduled (run_at, seq, retrying)
-    select due_at, seq, false from made cross join instant where due_at > now
-),
-counted as (
-    insert into {schema}.tally (minute_at, lane_id, enqueued)
-    select now - now %% {minute}, lane_id, 1 from made cross join instant
-)
-select id::text, lane_id, turn, seq, due_at <= now from made cross join instant;
+{place_one_made};
 
 -- name: add_unique_keys
 -- Add the missing keys. It waits for a transaction that has added one of them, and makes a caller's

@@ -107,6 +107,6 @@ local function apply(words, n, instant, mode)
   end
   flush()
   wake()
-  tell_ends()
+  notify_ends()
   return table.concat(verdicts), answers
 end

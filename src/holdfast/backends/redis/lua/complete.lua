@@ -70,6 +70,6 @@ if size > 0 then
   for _, member in ipairs(ended) do record_change(member) end
   settle_all(lines)
   wake()
-  tell_ends()
+  notify_ends()
 end
 return {table.concat(verdicts), #ended, marked}

@@ -148,7 +148,7 @@ local function wake()
   if woken then call('PUBLISH', P .. 'wake', 'r') end
 end
 
-local function tell_ends()
+local function notify_ends()
   if call('EXISTS', P .. 'ends') == 1 then call('PUBLISH', P .. 'wake', 'e') end
 end
 

@@ -135,21 +135,21 @@ update {schema}.parked set retrying = false
 where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and stream = :stream
     and position_id >= :position;
 
--- name: park_by_position
--- A repeat finds the row already written; an event that was trimmed meanwhile is not parked.
+-- part: park_stored_event
 insert into {schema}.parked
     (consumer, category_id, partition_id, position_id, event_id, stream, failure, attempts, retrying, parked_at)
 select :consumer, :category_id, :partition_id, :position, event_id, :stream, :failure, :attempts, :retrying, {now}
-from {schema}.event
+from {schema}.event;
+
+-- name: park_by_position
+-- A repeat finds the row already written; an event that was trimmed meanwhile is not parked.
+{park_stored_event}
 where category_id = :category_id and partition_id = :partition_id and position_id = :position
 on conflict do nothing;
 
 -- name: park_by_version
 -- For a consumer of one stream, whose positions are versions.
-insert into {schema}.parked
-    (consumer, category_id, partition_id, position_id, event_id, stream, failure, attempts, retrying, parked_at)
-select :consumer, :category_id, :partition_id, :position, event_id, :stream, :failure, :attempts, :retrying, {now}
-from {schema}.event
+{park_stored_event}
 where category_id = :category_id and stream = :stream and version = :position
 on conflict do nothing;
 

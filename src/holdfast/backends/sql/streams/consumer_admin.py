@@ -17,7 +17,7 @@ from holdfast.store.steps import Steps
 from holdfast.store.stream_values import ConsumerView, KnownStart, ParkedView, ShareView, Start, Subscription
 
 
-class _Listed(NamedTuple):
+class _ListedConsumer(NamedTuple):
     """A consumer with one of its shares; if it has none, the columns of the share are None."""
 
     consumer: str
@@ -42,7 +42,7 @@ def consumers() -> Steps[list[ConsumerView]]:
     """List consumers with their shares."""
     known: dict[str, ConsumerView] = {}
     shares: dict[str, list[ShareView]] = {}
-    for row in (yield from records(_Listed, "list_consumers")):
+    for row in (yield from records(_ListedConsumer, "list_consumers")):
         views = shares.setdefault(row.consumer, [])
         if row.of_category is not None:
             views.append(_share_view(row, row.of_category))
@@ -51,7 +51,7 @@ def consumers() -> Steps[list[ConsumerView]]:
     return list(known.values())
 
 
-def _share_view(row: _Listed, category: str) -> ShareView:
+def _share_view(row: _ListedConsumer, category: str) -> ShareView:
     return ShareView(
         share=Share(row.consumer, category, row.partition_id),
         state=AllocationState(row.state),

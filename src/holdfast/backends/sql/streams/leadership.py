@@ -12,7 +12,7 @@ from holdfast.store.steps import Steps
 from holdfast.store.stream_values import LeaderView
 
 
-class _Row(NamedTuple):
+class _LeaderRow(NamedTuple):
     epoch: int
     node_id: str | None
     incarnation: str | None
@@ -31,7 +31,7 @@ def lead(node: NodeKey, lease: timedelta) -> Steps[Leadership | None]:
     between. A leader that moves shares locks the row, so this write waits for the end of its transaction.
     """
     while True:
-        (row,) = yield from records(_Row, "find_leadership")
+        (row,) = yield from records(_LeaderRow, "find_leadership")
         if not can_lead(node, row.holder, left=row.lease_left, lease=span_micros(lease)):
             return None
         epoch = row.epoch if row.holder == node else row.epoch + 1
@@ -57,7 +57,7 @@ def _parameters(leadership: Leadership) -> dict[str, object]:
 
 def leader() -> Steps[LeaderView | None]:
     """Return the node that leads or led last."""
-    (row,) = yield from records(_Row, "find_leadership")
+    (row,) = yield from records(_LeaderRow, "find_leadership")
     if row.holder is None:
         return None
     return LeaderView(Leadership(row.holder, row.epoch), timedelta(microseconds=row.lease_left))

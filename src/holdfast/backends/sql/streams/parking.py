@@ -23,7 +23,7 @@ Place = dict[str, Any]
 """A share as parameters of a statement: consumer, category_id, partition_id."""
 
 
-class _Listed(NamedTuple):
+class _ListedParked(NamedTuple):
     category: str
     partition_id: int
     position_id: int
@@ -132,7 +132,7 @@ def _text(failure: Failure | None) -> str | None:
 def parked(consumer: str, after: ParkedView | None, limit: int) -> Steps[list[ParkedView]]:
     """List parked events in order."""
     found = yield from records(
-        _Listed,
+        _ListedParked,
         "list_parked",
         consumer=consumer,
         after_category="" if after is None else after.share.category,

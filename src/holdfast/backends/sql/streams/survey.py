@@ -14,7 +14,7 @@ from holdfast.store.steps import Steps
 from holdfast.store.stream_values import ShareState, Survey
 
 
-class _Listed(NamedTuple):
+class _SurveyedShare(NamedTuple):
     consumer: str
     category: str
     partition_id: int
@@ -47,7 +47,7 @@ def survey() -> Steps[Survey]:
     """Return the input of the allocator."""
     nodes, shares, paused, missing = yield from together(
         Ask("list_nodes", {}, NodeRow),
-        Ask("list_shares", {}, _Listed),
+        Ask("list_shares", {}, _SurveyedShare),
         Ask("paused_consumers", {}),
         Ask("missing_shares", {}, _Missing),
     )
@@ -59,7 +59,7 @@ def survey() -> Steps[Survey]:
     )
 
 
-def _share(row: _Listed) -> ShareState:
+def _share(row: _SurveyedShare) -> ShareState:
     return ShareState(
         share=Share(row.consumer, row.category, row.partition_id),
         state=AllocationState(row.state),

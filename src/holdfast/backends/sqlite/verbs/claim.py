@@ -31,11 +31,11 @@ _MOST_BESIDES_PAYLOAD = 2048  # bytes of a job, in the usual case; with longer h
 _PLACE = attrgetter("turn", "seq")
 
 
-class _Row(LeasedJob, frozen=True, gc=False, array_like=True):
+class _ClaimedRow(LeasedJob, frozen=True, gc=False, array_like=True):
     """A leased job in the order of the columns of `front_of_lane`."""
 
 
-_decode_lines = msgspec.json.Decoder(_Row).decode_lines
+_decode_lines = msgspec.json.Decoder(_ClaimedRow).decode_lines
 Lane = tuple[int, str, str, int, int]  # lane_id, queue, task, turn of the first job, whether limits concern it
 
 
@@ -112,12 +112,12 @@ def _claim(tx: Tx, request: ClaimRequest) -> tuple[Claimable, Claim]:
     return found, Claim(list(jobs), is_cut=is_cut)
 
 
-def _front(tx: Tx, found: Claimable, request: ClaimRequest, fence: int) -> tuple[list[_Row], bool]:
+def _front(tx: Tx, found: Claimable, request: ClaimRequest, fence: int) -> tuple[list[_ClaimedRow], bool]:
     """Merge the fronts of the lanes; a lane whose first job comes after the last one needed is not read.
 
     Returns the jobs, and whether there were more, but their payloads exceed `max_bytes`.
     """
-    jobs: list[_Row] = []
+    jobs: list[_ClaimedRow] = []
     size = 0  # at least that of the payloads
     bound = _NO_BOUND
     is_cut = False
@@ -155,11 +155,11 @@ def _most_text(request: ClaimRequest) -> int:
 
 def _by_row(
     tx: Tx, stretch: Mapping[str, object], common: tuple[str, str, int], max_bytes: int
-) -> tuple[list[_Row], bool]:
+) -> tuple[list[_ClaimedRow], bool]:
     """Read the front of a lane row by row; return the jobs within `max_bytes`, and whether there were more."""
     count = 0
 
-    def counted() -> Iterator[_Row]:
+    def counted() -> Iterator[_ClaimedRow]:
         nonlocal count
         for row in tx.each("front_of_lane_by_row", stretch):
             count += 1
@@ -169,7 +169,7 @@ def _by_row(
     return front, len(front) < count
 
 
-def _mended(row: Sequence[Any], queue: str, task: str, fence: int) -> _Row:
+def _mended(row: Sequence[Any], queue: str, task: str, fence: int) -> _ClaimedRow:
     job_id, seq, payload, headers, *middle, order_key = row
     columns = (job_id, seq, queue, task, readable(payload), headers_of(headers), *middle, fence, order_key)
-    return msgspec.convert(columns, _Row)
+    return msgspec.convert(columns, _ClaimedRow)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from holdfast.model.instants import to_datetime, to_micros
+from holdfast.reports.states import schedule_state
 from holdfast.store.schedules import ScheduleView
 
 if TYPE_CHECKING:
@@ -33,16 +34,8 @@ class SchedulesScreen(msgspec.Struct, frozen=True):
 async def read_schedules(app: App) -> SchedulesScreen:
     """Read the schedules: one statement."""
     return SchedulesScreen(
-        tuple(ScheduleLine(view, _state(view), _next_times(view)) for view in await app.schedules.list())
+        tuple(ScheduleLine(view, schedule_state(view), _next_times(view)) for view in await app.schedules.list())
     )
-
-
-def _state(view: ScheduleView) -> str:
-    if view.paused:
-        return "paused"
-    if view.is_undeclared:
-        return "undeclared"
-    return "late" if view.is_overdue else "open"
 
 
 def _next_times(view: ScheduleView) -> tuple[datetime, ...]:

@@ -17,7 +17,7 @@ THEMES = (
     "parking",
     "nodes",
     "allocation",
-    "allocation_upkeep",
+    "allocation_maintenance",
     "transitions",
     "fencing",
     "transactions",

@@ -24,7 +24,7 @@ from holdfast.testing.reference.streams.events import Events
 from holdfast.testing.reference.streams.records import ConsumerRecord, Parked, ReferenceShare
 
 
-class ReferenceConsumers(Events):
+class ReferenceConsumption(Events):
     """The verbs of a consumer."""
 
     def subscribe(self, consumer: str, subscription: Subscription, start: Start) -> bool:

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from holdfast.errors import ConfigError
 from holdfast.store.stream_values import Start
-from holdfast.testing.reference.streams.consumption import ReferenceConsumers
+from holdfast.testing.reference.streams.consumption import ReferenceConsumption
 from holdfast.testing.reference.streams.records import ReferenceShare
 
 
-class Operators(ReferenceConsumers):
+class Operators(ReferenceConsumption):
     """Pause, resume, reset and forget consumers; retry and drop parked events."""
 
     def pause(self, consumer: str) -> bool:

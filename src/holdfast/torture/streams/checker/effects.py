@@ -9,7 +9,7 @@ from holdfast.torture.streams.checker.facts import Share
 from holdfast.torture.streams.checker.invariant import StreamInvariant
 from holdfast.torture.streams.checker.losses import GUILTY_AFTER, most_losses
 from holdfast.torture.streams.names import ATOMIC, PARK, PLAIN, POISON
-from holdfast.torture.streams.records import EventRow
+from holdfast.torture.streams.records import DumpedEvent
 
 _LOST = "NodeLost"  # the failure recorded for an event that seems to kill its nodes
 
@@ -57,7 +57,7 @@ class EffectsOnce(StreamInvariant):
         if due != position + 1:
             yield self.broken(f"the effects end at {due - 1}, but the position is {position}", share=share)
 
-    def _plain(self, share: Share, position: int, events: list[EventRow]) -> Iterator[Violation]:
+    def _plain(self, share: Share, position: int, events: list[DumpedEvent]) -> Iterator[Violation]:
         """Each event was handled at least once, and for the first time after the one before it."""
         due = 1
         for handled in self.facts.handled.get(share, []):
@@ -75,7 +75,7 @@ class EffectsOnce(StreamInvariant):
         if due <= position and events:
             yield self.broken(f"the position is {position}, but only {due - 1} events were handled", share=share)
 
-    def _parking(self, share: Share, position: int, events: list[EventRow]) -> Iterator[Violation]:
+    def _parking(self, share: Share, position: int, events: list[DumpedEvent]) -> Iterator[Violation]:
         """Of each stream the first failing event and all later ones are parked; all others have effects, in order."""
         took: set[int] = set()
         last = 0

@@ -14,14 +14,14 @@ from holdfast.torture.streams.records import (
     AppendCalled,
     AppendRefused,
     AppendUnknown,
-    EventRow,
+    DumpedEvent,
+    DumpedShare,
     FaultsOver,
     Handled,
     LeaderWrote,
     Led,
     ParkedRow,
     PositionCommitted,
-    ShareRow,
     SharesSeen,
     StreamEffectRow,
     TransitionSeen,
@@ -47,11 +47,11 @@ class StreamFacts:
         self.transitions: list[TransitionSeen] = []
         self.snapshots: list[SharesSeen] = []
         self.over_us: int | None = None
-        self.events: dict[Partition, list[EventRow]] = defaultdict(list)
-        self.by_id: dict[str, EventRow] = {}
+        self.events: dict[Partition, list[DumpedEvent]] = defaultdict(list)
+        self.by_id: dict[str, DumpedEvent] = {}
         self.effects: dict[Share, list[StreamEffectRow]] = defaultdict(list)
         self.parked: dict[Share, list[ParkedRow]] = defaultdict(list)
-        self.shares: dict[Share, ShareRow] = {}
+        self.shares: dict[Share, DumpedShare] = {}
         self._notes: dict[type[HistoryRecord], Callable[[Any], None]] = {
             AppendCalled: self._called,
             AppendAnswered: self.answers.append,
@@ -64,10 +64,10 @@ class StreamFacts:
             TransitionSeen: self.transitions.append,
             SharesSeen: self.snapshots.append,
             FaultsOver: self._over,
-            EventRow: self._event,
+            DumpedEvent: self._event,
             StreamEffectRow: lambda event: self.effects[event.share].append(event),
             ParkedRow: lambda row: self.parked[row.consumer, row.category, row.partition].append(row),
-            ShareRow: self._share,
+            DumpedShare: self._share,
         }
 
     def note(self, process: str, event: HistoryRecord) -> None:
@@ -100,9 +100,9 @@ class StreamFacts:
     def _over(self, event: FaultsOver) -> None:
         self.over_us = event.at_us
 
-    def _event(self, row: EventRow) -> None:
+    def _event(self, row: DumpedEvent) -> None:
         self.events[row.category, row.partition].append(row)
         self.by_id[row.event] = row
 
-    def _share(self, row: ShareRow) -> None:
+    def _share(self, row: DumpedShare) -> None:
         self.shares[row.share] = row

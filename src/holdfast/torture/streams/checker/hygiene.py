@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.torture.checker.exits import unexpected
+from holdfast.torture.checker.exits import left_over
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.streams.checker.invariant import StreamInvariant
 
@@ -21,24 +21,11 @@ class StreamHygiene(StreamInvariant):
 
     def check(self) -> Iterator[Violation]:
         """Check the exits of processes, and the leftovers in the final dump."""
-        self.checked += len(self.facts.run.exits)
-        for exited, what in unexpected(self.facts.run.exits):
-            yield self.broken(what, at_us=exited.at_us)
-        if not self.facts.run.dumped:
-            yield self.broken("the run has no final dump: it did not finish")
-        for dumped in self.facts.run.dumped:
-            self.checked += 1
-            for what, name in (
-                ("owned shares", "leases"),
-                ("transactions", "transactions"),
-                ("connections", "connections"),
-                ("processes", "processes"),
-            ):
-                count = getattr(dumped, name)
-                if count:
-                    yield self.broken(f"{count} {what} are left over after all nodes have exited")
-            if dumped.integrity:
-                yield self.broken(f"the store is damaged: {dumped.integrity}")
+        run = self.facts.run
+        self.checked += len(run.exits) + len(run.dumped)
+        for what, at_us in left_over(run.exits, run.dumped, owned="owned shares", when="after all nodes have exited"):
+            yield self.broken(what, at_us=at_us)
+        for dumped in run.dumped:
             if dumped.rows != len(self.facts.by_id):
                 yield self.broken(
                     f"{dumped.rows} events were dumped, but only {len(self.facts.by_id)} ids are distinct"

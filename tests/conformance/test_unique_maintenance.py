@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from holdfast.testing.conformance.unique_upkeep import (
+from holdfast.testing.conformance.unique_maintenance import (
     TestUniqueAfterTheEnd,
     TestUniqueConcurrency,
     TestUniquePrune,

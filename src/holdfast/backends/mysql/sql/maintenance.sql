@@ -49,7 +49,7 @@ straight_join holdfast_tally as gone force index (primary) on gone.tally_id = gi
 delete from holdfast_minute_count where minute_at < {now} - :keep;
 
 -- name: pause
--- With FOUND_ROWS an unchanged row would count: so the update, not the insert, tells whether something has changed.
+-- With FOUND_ROWS an unchanged row would count: so the update, not the insert, shows whether something has changed.
 insert into holdfast_queue (queue, paused) values (:queue, 0) on duplicate key update queue = holdfast_queue.queue;
 update holdfast_queue set paused = 1 where queue = :queue and not paused;
 

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from holdfast.testing.conformance.streams.allocation_maintenance import TestClockSetBack, TestForgottenNodes, TestOwned
+
+__all__ = ["TestClockSetBack", "TestForgottenNodes", "TestOwned"]

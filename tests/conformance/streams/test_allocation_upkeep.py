@@ -1,5 +1,0 @@
-from __future__ import annotations
-
-from holdfast.testing.conformance.streams.allocation_upkeep import TestClockSetBack, TestForgottenNodes, TestOwned
-
-__all__ = ["TestClockSetBack", "TestForgottenNodes", "TestOwned"]
