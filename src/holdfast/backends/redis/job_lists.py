@@ -26,7 +26,7 @@ from holdfast.backends.redis.record import (
     unpack_body,
     unpack_entry,
 )
-from holdfast.backends.redis.scripts import LEDGER_PAGE
+from holdfast.backends.redis.scripts import LEDGER_PAGE, SET_PAGE
 from holdfast.backends.redis.steps import Command, ScriptCall, read
 from holdfast.backends.redis.unique_keys import key_of
 from holdfast.model.job import JobState
@@ -34,6 +34,7 @@ from holdfast.store.steps import Steps
 
 _WINDOW = 500  # members of all lanes together that one look for the oldest jobs reads
 _SCAN = 1000
+_ALL = 2**53  # more than any seq
 
 
 class StoredAttempt(msgspec.Struct, array_like=True):
@@ -155,7 +156,7 @@ def _page(
     ]
     letters = {JobState.SCHEDULED: "st", JobState.BLOCKED: "bq"}.get(state) or LETTERS[CODES[state]]
     places: list[tuple[float, int, bytes]] = []
-    look = {JobState.RUNNING: _newest, JobState.COMPLETED: _from_ledger}.get(state, _from_set)
+    look = _from_ledger if state is JobState.COMPLETED else _from_set
     for name in (f"{letter}{lane}" for lane in lanes for letter in letters):
         places += yield from look(name, limit, way)
     places.sort(reverse=way.down)
@@ -168,35 +169,20 @@ def _page(
 
 def _from_set(name: str, limit: int, way: _ListOrder) -> Steps[list[tuple[float, int, bytes]]]:
     """Return the members after a place; those with the score of the place are compared by seq."""
-    found: list[tuple[float, int, bytes]] = []
-    bounds = (way.score, "-inf") if way.down else (way.score, "+inf")
-    start = 0
-    while len(found) < limit:
-        command: Command = ("ZRANGE", name, *bounds, "BYSCORE", *(("REV",) if way.down else ()))
-        _, (pairs,) = yield from read((*command, "LIMIT", start, limit, "WITHSCORES"))
-        for each, text in zip(pairs[::2], pairs[1::2], strict=True):
-            score, seq = float(text), seq_of(each)
-            place = (float(way.score), way.seq)  # a score has 53 bits
-            if (score, seq) < place if way.down else (score, seq) > place:
-                found.append((score, seq, each))
-        start += limit
-        if len(pairs) < 2 * limit:
-            break
-    return found[:limit]
-
-
-def _newest(name: str, limit: int, way: _ListOrder) -> Steps[list[tuple[float, int, bytes]]]:
-    """Return the members of a set with one score before a seq, downwards."""
-    last = b"(" + member(max(way.seq, 0), b"")
-    _, (found,) = yield from read(("ZRANGE", name, last, "-", "BYLEX", "REV", "LIMIT", 0, limit))
-    return [(0.0, seq_of(each), each) for each in found]
+    found: list[bytes] = yield ScriptCall(SET_PAGE, [name, way.score, way.seq, limit, int(way.down)])
+    return [(float(score), seq_of(each), each) for each, score in zip(found[::2], found[1::2], strict=True)]
 
 
 def _from_ledger(name: str, limit: int, way: _ListOrder) -> Steps[list[tuple[float, int, bytes]]]:
     """Return the completed jobs of a lane before a place, downwards."""
-    entries: list[bytes] = yield ScriptCall(LEDGER_PAGE, [name, way.score, way.seq, limit])
-    found = [(float(end), seq_of(each), each) for end, each in map(unpack_entry, entries)]
-    return sorted(found, reverse=True)[:limit]
+    found: list[tuple[float, int, bytes]] = []
+    last, before = way.score, way.seq
+    while True:
+        go_on, *entries = yield ScriptCall(LEDGER_PAGE, [name, last, before, limit - len(found)])
+        found += [(float(end), seq_of(each), each) for end, each in map(unpack_entry, entries)]
+        if not go_on or len(found) >= limit:
+            return sorted(found, reverse=True)[:limit]
+        last, before = int(go_on), _ALL
 
 
 def _upwards(state: JobState) -> Callable[..., Steps[list[Any]]]:
@@ -214,7 +200,7 @@ def _downwards(state: JobState) -> Callable[..., Steps[list[Any]]]:
     def listing(
         rows: JobReads, queue: str | None, task: str | None, limit: int, before: int, before_end: int
     ) -> Steps[list[Any]]:
-        score = before if state is JobState.RUNNING else before_end
+        score = 0 if state is JobState.RUNNING else before_end  # running jobs are ordered by seq alone
         return (yield from _page(rows, state, queue, task, limit, _ListOrder(score, before, down=True)))
 
     return listing
