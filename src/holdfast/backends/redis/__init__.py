@@ -42,7 +42,7 @@ order key of a queue, or of one limit key of a lane.
    i + number, chunks       string, hash the ids of 1,000 seqs; how many of them exist
    r s t b q x + lane       sorted sets  ready by turn; delayed, retrying; blocked, waiting for a slot; running
    c + lane                 list         the ledger: completed jobs by their end
-   gone bytes               hash, number entries of a ledger whose jobs are deleted; bytes of completed records
+   gone bytes               hash, number entries of a ledger whose jobs are deleted; bytes of completed jobs
    f k + lane               sorted sets  failed and cancelled jobs by their end
    leases asked w + worker  sorted sets  leases by expiry; jobs to be cancelled; leases of a worker by fence
    a + id                   hash         attempts that did not complete

@@ -81,6 +81,11 @@ local function records(ids)
   return found
 end
 
+-- The bytes of a record, and of a payload that lies apart from it.
+local function size_of(record)
+  return #record + (band(byte(record, 2), APART) > 0 and number_at(record, #record - 3) or 0)
+end
+
 -- Writes are collected, and sent as few long commands. `n` is the number of words: `#` would search for it each time.
 local queued, order, counts, counted, woken, first_due = {}, {}, {}, false, false, {}
 
