@@ -9,31 +9,12 @@ local goes_on = ARGV[9] ~= ''
 if goes_on and last ~= ARGV[9] then return {'none'} end
 if known[3] ~= shape then return {'shape'} end
 
-local function before(one, other)
-  if one[1] ~= other[1] then return one[1] < other[1] end
-  return one[2] < other[2]
-end
-
--- The first members by turn, then seq, over all lanes. A lane whose first job comes too late is not read.
+-- The first members by turn, then seq, over all lanes.
 local function front()
-  if #lanes == 0 then return {} end
-  if #lanes == 4 then return call('ZRANGE', P .. 'r' .. int(at('>I4', lanes, 1)), 0, limit - 1) end
-  local heads, places, bound = {}, {}, '+inf'
-  for i = 1, #lanes, 4 do
-    local key = P .. 'r' .. int(at('>I4', lanes, i))
-    local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
-    if first[1] then heads[#heads + 1] = {tonumber(first[2]), i, key} end
-  end
-  table.sort(heads, before)
-  for _, head in ipairs(heads) do
-    if #places >= limit and head[1] > places[limit][1] then break end
-    local found = call('ZRANGE', head[3], '-inf', bound, 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
-    for k = 1, #found, 2 do places[#places + 1] = {tonumber(found[k + 1]), seq_of(found[k]), found[k]} end
-    table.sort(places, before)
-    if #places >= limit then bound = int(places[limit][1]) end
-  end
-  local members = {}
-  for k = 1, math.min(limit, #places) do members[k] = places[k][3] end
+  local sets, members = {}, {}
+  for i = 1, #lanes, 4 do sets[#sets + 1] = 'r' .. int(number_at(lanes, i)) end
+  if #sets == 1 then return call('ZRANGE', P .. sets[1], 0, limit - 1) end
+  for i, place in ipairs(first_of(sets, limit)) do members[i] = place[3] end
   return members
 end
 
