@@ -177,7 +177,7 @@ async def test_a_lane_that_the_server_has_lost_is_not_taken_for_another_that_was
             await enqueue(other, a_job("newer"))
             ids = await enqueue(backend, *(a_job("lost") for _ in range(1200 if staged else 1)))
             unique_id = await enqueue(backend, msgspec.structs.replace(unique(), queue="lost"))
-            found = {job.id: job.queue for job in await claim(backend, 2000)}
+            found = {job.id: job.queue for _ in "ab" for job in await claim(backend)}
             assert sorted(queue for job_id, queue in found.items() if job_id not in {*ids, *unique_id}) == [
                 "first",
                 "newer",

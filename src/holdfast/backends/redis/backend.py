@@ -75,7 +75,7 @@ class RedisParts(StoreParts):
     def __init__(self, location: RedisLocation, clock: Callable[[], int] | None) -> None:
         self.server = self.owner = Server(location, clock)
         self.wire = AsyncWire(self.server)
-        self.notifier = self._notifier = notifier = RedisNotifier(self.server.primary)
+        self.notifier = self._notifier = notifier = RedisNotifier(self.server)
         directory = LaneDirectory(self.server)
         self.runner = RedisRunner(self.wire, directory, notifier.wake_here)
         self.rows = self._rows = rows = RedisJobRows(

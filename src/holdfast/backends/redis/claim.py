@@ -23,7 +23,7 @@ from holdfast.model.limits import LanePlace, LimitUse, Shares, limits_of, next_w
 from holdfast.store.steps import Steps
 from holdfast.store.values import Claim, ClaimRequest
 
-MOST = 1000  # jobs that one script leases
+MOST = 1000  # jobs that one claim leases, which is one script
 _LOOKS = 20  # at lanes and limits that others change
 _PAUSE = 0.002  # seconds before the second look, at most; more before later ones
 _LANE = struct.Struct(">I")
@@ -64,7 +64,10 @@ def _free(rows: JobReads, request: ClaimRequest, wanted: _Wanted) -> Steps[Claim
     if reply[0] == b"shape":
         yield from rows.directory.refresh()
         return None
-    return Claim([]) if reply[0] == b"none" else (yield from _rest(rows, request, lanes, reply))
+    if reply[0] == b"none":
+        return Claim([])
+    jobs = _jobs(reply, rows.directory.lanes)
+    return Claim(jobs, is_cut=reply[2] == b"1" or len(jobs) == MOST < request.limit)
 
 
 def _within_limits(rows: JobReads, request: ClaimRequest, wanted: _Wanted, look: int) -> Steps[Claim | None]:
@@ -86,27 +89,6 @@ def _within_limits(rows: JobReads, request: ClaimRequest, wanted: _Wanted, look:
     return None
 
 
-def _rest(rows: JobReads, request: ClaimRequest, lanes: bytes, reply: Sequence[bytes]) -> Steps[Claim]:
-    """Go on with a claim of many jobs, under its fence, until another claim comes between."""
-    jobs = _jobs(reply, rows.directory.lanes)
-    is_cut, is_full, fence = reply[2] == b"1", len(jobs) == MOST, reply[1]
-    while is_full and not is_cut and len(jobs) < request.limit:
-        words = _words(rows, request)
-        words[-3:] = [min(MOST, request.limit - len(jobs)), request.max_bytes - _size(jobs), fence]
-        reply = yield ScriptCall(CLAIM, [*words, lanes, b""])
-        if reply[0] != b"jobs":
-            is_cut = reply[0] == b"shape"
-            break
-        more = _jobs(reply, rows.directory.lanes)
-        jobs += more
-        is_cut, is_full = reply[2] == b"1", len(more) == MOST
-    return Claim(jobs, is_cut=is_cut)
-
-
-def _size(jobs: Sequence[LeasedJob]) -> int:
-    return sum(len(job.payload.encode()) for job in jobs)
-
-
 def _wanted(rows: JobReads, request: ClaimRequest) -> _Wanted:
     directory = rows.directory
     tasks, queues = set(request.tasks), None if request.queues is None else set(request.queues)
@@ -123,9 +105,8 @@ def _wanted(rows: JobReads, request: ClaimRequest) -> _Wanted:
 
 
 def _words(rows: JobReads, request: ClaimRequest) -> list[Word]:
-    limit = min(request.limit, MOST)
     lease = (request.worker_id, span_micros(request.lease), int(request.isolates))
-    return [rows.directory.shape, *lease, limit, request.max_bytes, b""]
+    return [rows.directory.shape, *lease, min(request.limit, MOST), request.max_bytes]
 
 
 def _jobs(reply: Sequence[bytes], lanes: Sequence[Lane]) -> list[LeasedJob]:

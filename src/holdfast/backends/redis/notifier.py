@@ -13,8 +13,8 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from holdfast.backends.redis.primary import Primary, connect_blocking
-from holdfast.errors import StoreUnavailable
+from holdfast.backends.redis.primary import connect_blocking
+from holdfast.backends.redis.wire import BlockingWire, Server
 from holdfast.store.local_notifier import EXPECTED_FOR, StopSignal
 from holdfast.store.remote_notifier import RemoteNotifier
 
@@ -29,10 +29,9 @@ class PublishConnection:
 
     rest = 0.0
 
-    def __init__(self, primary: Primary) -> None:
-        prefix = primary.location.prefix
-        self._primary = primary
-        self._connection: Any = None
+    def __init__(self, server: Server) -> None:
+        prefix = server.location.prefix
+        self._wire = BlockingWire(server)
         self._commands: dict[str, tuple[str | int, ...]] = {
             _JOBS: ("PUBLISH", f"{prefix}wake", "r"),
             _EXPECTED: ("SET", f"{prefix}ends", "1", "PX", int(EXPECTED_FOR * 1000)),
@@ -43,31 +42,22 @@ class PublishConnection:
         return False
 
     def send(self, kinds: Collection[str]) -> None:
-        """Send, over a new connection if necessary, and wait for the replies; raises `StoreUnavailable`."""
-        try:
-            self._connection = self._connection or connect_blocking(self._primary, _TIMEOUT)[0]
-            for kind in kinds:
-                self._connection.send_command(*self._commands[kind])
-                self._connection.read_response()
-        except _FAULTS as error:
-            self._primary.heed(error, self._primary.address)
-            self.close()
-            raise StoreUnavailable(str(error)) from error
+        """Send, over a new connection if necessary, and wait for the replies; raises `StoreError`."""
+        for kind in kinds:
+            self._wire.ask(self._commands[kind], _TIMEOUT)
 
     def close(self) -> None:
         """Close the connection."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.disconnect()
+        self._wire.close()
 
 
 class RedisNotifier(RemoteNotifier):
     """Notifies this process directly, and other processes through the server."""
 
-    def __init__(self, primary: Primary) -> None:
-        super().__init__("redis", self._listen, PublishConnection(primary))
-        self._primary = primary
-        self._channel = f"{primary.location.prefix}wake"
+    def __init__(self, server: Server) -> None:
+        super().__init__("redis", self._listen, PublishConnection(server))
+        self._primary = server.primary
+        self._channel = f"{server.location.prefix}wake"
 
     def notify(self) -> None:
         """Wake the listeners of this process, and tell other processes."""

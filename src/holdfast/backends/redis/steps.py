@@ -35,8 +35,8 @@ class ScriptCall(NamedTuple):
 
     `is_kept_back`: what it writes has no effect without a later call. `is_confirmed`: what it reads is acknowledged to
     the caller, so that it waits for replicas, where the URL asks for that. `keys`: those of a handler that it uses.
-    `lanes`: the stamp of the lanes whose numbers are in it; if there are others by now, nothing is written, and the verb
-    starts again.
+    `lanes`: the stamp of the lanes whose numbers are in it: under another one nothing is written, and the verb starts
+    again.
     """
 
     script: LuaScript

@@ -64,7 +64,7 @@ class Server:
         return self.confirmation.checked(replies)
 
     def refused(self, error: Exception) -> None:
-        """Raise what follows from a script's own refusal: no store, one of another version, another one, other lanes."""
+        """Raise what follows from a script's own refusal: another version, another store, other lanes."""
         text = str(error)
         if text.startswith("HOLDFAST version "):
             require_version(int(text.rpartition(" ")[2]), VERSION, f"the keys of {self.location.url}")
@@ -216,7 +216,15 @@ class BlockingWire:
         self._address = server.primary.address
 
     def call(self, call: ScriptCall, store: bytes, timeout: float | None = None) -> Any:
-        """Run a script on the store with this id; on another server, if this one answers that the store is there."""
+        """Run a script on the store with this id."""
+        return self._run(lambda: self._server.exchange(call, store), timeout)
+
+    def ask(self, words: tuple[Word, ...], timeout: float | None = None) -> Any:
+        """Run a plain command, outside any script."""
+        return self._run(lambda: _plain(words), timeout)
+
+    def _run(self, begin: Callable[[], Exchange], timeout: float | None) -> Any:
+        """Run an exchange; on another server, if this one answers that the store is there."""
         url = self._server.location.url
         for left in reversed(range(_SERVERS)):
             try:
@@ -224,7 +232,7 @@ class BlockingWire:
             except _FAULTS as error:
                 self.close()
                 raise translate(error, url, writes=False) from error
-            exchange, writes = self._server.exchange(call, store), False
+            exchange, writes = begin(), False
             try:
                 commands, writes = next(exchange)
                 while True:

@@ -1,12 +1,8 @@
--- Leases ready jobs. ARGV: shape, worker, span, isolates, limit, bytes, fence, lanes of 4 bytes each; or, if a limit
--- concerns some of them, the members in the next one: those that are still ready, if there is room for all, and if the
--- rates are as they were read.
--- With a fence, it goes on with the claim that took it, unless another claim has come between.
+-- Leases ready jobs. ARGV: shape, worker, span, isolates, limit, bytes, lanes of 4 bytes each; or, if a limit concerns some
+-- of them, the members in the next one: those that are still ready, if there is room for all, and if the rates are as they
+-- were read.
 local shape, worker, span, isolates = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6] == '1'
-local limit, most, lanes, chosen = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[10], ARGV[11]
-local last = call('GET', P .. 'fence')
-local goes_on = ARGV[9] ~= ''
-if goes_on and last ~= ARGV[9] then return {'none'} end
+local limit, most, lanes, chosen = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
 if known[3] ~= shape then return {'shape'} end
 
 -- The first members by turn, then seq, over all lanes.
@@ -18,7 +14,7 @@ local function front()
   return members
 end
 
-local members, next_word, has_rates = {}, 12, false
+local members, next_word, has_rates = {}, 11, false
 if chosen == '' then
   members = front()
 else
@@ -48,7 +44,7 @@ for i = 1, #members do
     local position = 49
     if band(byte(record, 2), KEYED) > 0 then position = 51 + at('>I2', record, 49) end
     size = size + number_at(record, position)
-    if count == limit or (size > most and (count > 0 or goes_on)) then
+    if count == limit or (size > most and count > 0) then
       cut = '1'
       break
     end
@@ -61,7 +57,7 @@ if count == 0 then return {chosen == '' and 'none' or 'again'} end
 local is_front = chosen == '' and taken[count] == count
 
 -- A failover may have lost the last fences; the clock has moved on since.
-local fence = goes_on and tonumber(last) or math.max((tonumber(last) or 0) + 1, now)
+local fence = math.max((tonumber(call('GET', P .. 'fence')) or 0) + 1, now)
 local fence_text = int(fence)
 call('SET', P .. 'fence', fence_text)
 local number = call('HGET', P .. 'worker', worker)
