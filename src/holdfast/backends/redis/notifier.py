@@ -20,6 +20,7 @@ from holdfast.store.remote_notifier import RemoteNotifier
 
 _JOBS, _EXPECTED = "jobs", "expected"
 _AGAIN_AFTER = 1.0
+_LOOK_EVERY = 5.0  # seconds: whether another primary is known by now
 _TIMEOUT = 5.0
 _FAULTS = (RedisError, OSError)
 
@@ -82,15 +83,15 @@ class RedisNotifier(RemoteNotifier):
                 stop.wait(_AGAIN_AFTER)
 
     def _receive(self, stop: StopSignal) -> None:
-        connection, _ = connect_blocking(self._primary, None)
+        connection, address = connect_blocking(self._primary, None)
         try:
             connection.send_command("SUBSCRIBE", self._channel)
             connection.read_response()
             super().notify()  # something may have come while no connection listened
             super().notify_ends()
             poll = _poll(connection, stop)
-            while not stop.is_set():
-                has_come = any(descriptor != stop.fileno() for descriptor, _ in poll.poll(30_000))
+            while not stop.is_set() and self._primary.is_current(address):
+                has_come = any(descriptor != stop.fileno() for descriptor, _ in poll.poll(_LOOK_EVERY * 1000))
                 while has_come and not stop.is_set():
                     _, _, kind = connection.read_response()
                     if kind == b"e":
