@@ -3,7 +3,7 @@
 | level | a killed server | a crash of its machine | a failover | the server must have |
 | --- | --- | --- | --- | --- |
 | `volatile` | all is lost, or what came since the last snapshot | the same | the last writes are lost | nothing |
-| `1s` | nothing is lost | the last second or two | the last writes | `appendonly yes`, `appendfsync everysec` |
+| `1s` | nothing, or two seconds if the disk is slow | the last second or two | the last writes | `appendonly yes`, `appendfsync everysec` |
 | `fsync` | nothing | nothing | the last writes | `appendonly yes`, `appendfsync always` |
 | `replicated` | what no replica has | what no replica has | nothing acknowledged | a replica |
 
