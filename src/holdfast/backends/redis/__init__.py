@@ -55,6 +55,7 @@ order key of a queue, or of one limit key of a lane.
    worker workers retired                numbers and names of workers: worker_names.py
    heartbeats births        hashes       workers that live, and since when
    schedules                hash         schedules
+   records: names: + kind   hash, set    records, their names in order
    n + minute, minutes      hash, set    counts of each minute
    seq fence change marks   numbers      counters
    ends waited probe        strings      a process waits for ends; what WAIT waits for; a key that never exists

@@ -20,7 +20,6 @@ from holdfast.backends.redis.record import (
     STATES,
     bucket,
     id_of,
-    member,
     seq_of,
     text_of,
     unpack_body,
@@ -160,11 +159,9 @@ def _page(
     for name in (f"{letter}{lane}" for lane in lanes for letter in letters):
         places += yield from look(name, limit, way)
     places.sort(reverse=way.down)
-    _, found = yield from rows.seen([name[8:] for _, _, name in places[:limit]])
-    by_member = {member(job.record.seq, job.id16): job for job in found}
+    jobs = yield from rows.by_members(name for _, _, name in places[:limit])
     # A job that has moved on since is left out.
-    jobs = [by_member[name] for _, _, name in places[:limit] if name in by_member]
-    return [_listed(job) for job in jobs if STATES[job.record.code] is state]
+    return [_listed(job) for job in jobs.values() if STATES[job.record.code] is state]
 
 
 def _from_set(name: str, limit: int, way: _ListOrder) -> Steps[list[tuple[float, int, bytes]]]:
@@ -251,19 +248,14 @@ def _leases(rows: JobReads, limit: int, seq: int | None, expired_only: bool) -> 
         pairs = [(name, float(until)) for name, until in zip(found[::2], found[1::2], strict=True)]
     else:
         jobs = yield from rows.by_seq([seq])
-        names = [member(seq, job.id16) for job in jobs]
+        names = [job.member for job in jobs]
         now, ends = yield from read(*(("ZSCORE", "leases", name) for name in names))
         pairs = [(name, float(until)) for name, until in zip(names, ends, strict=True) if until is not None]
     if expired_only:
         pairs = [pair for pair in pairs if pair[1] <= now]
-    _, found = yield from rows.seen([name[8:] for name, _ in pairs])
-    by_member = {member(job.record.seq, job.id16): job for job in found if job.record.code == RUNNING}
-    ordered = [(name, until) for name, until in sorted(pairs, key=_by_end) if name in by_member]
-    return [_lease(by_member[name], int(until) - now) for name, until in ordered]
-
-
-def _by_end(pair: tuple[bytes, float]) -> tuple[float, bytes]:
-    return pair[1], pair[0]
+    ends = dict(sorted(pairs, key=lambda pair: (pair[1], pair[0])))
+    held = yield from rows.by_members(ends)
+    return [_lease(job, int(ends[name]) - now) for name, job in held.items() if job.record.code == RUNNING]
 
 
 def _lease(job: StoredJob, expires_in: int) -> tuple[Any, ...]:
