@@ -245,17 +245,17 @@ def _pairs(entries: Sequence[bytes], latest: int) -> list[bytes]:
 def _leases(rows: JobReads, limit: int, seq: int | None, expired_only: bool) -> Steps[list[Any]]:
     if seq is None:
         now, (found,) = yield from read(("ZRANGE", "leases", 0, limit - 1, "WITHSCORES"))
-        pairs = [(name, float(until)) for name, until in zip(found[::2], found[1::2], strict=True)]
+        pairs = [(name, float(end)) for name, end in zip(found[::2], found[1::2], strict=True)]
     else:
         jobs = yield from rows.by_seq([seq])
         names = [job.member for job in jobs]
         now, ends = yield from read(*(("ZSCORE", "leases", name) for name in names))
-        pairs = [(name, float(until)) for name, until in zip(names, ends, strict=True) if until is not None]
+        pairs = [(name, float(end)) for name, end in zip(names, ends, strict=True) if end is not None]
     if expired_only:
         pairs = [pair for pair in pairs if pair[1] <= now]
-    ends = dict(sorted(pairs, key=lambda pair: (pair[1], pair[0])))
-    held = yield from rows.by_members(ends)
-    return [_lease(job, int(ends[name]) - now) for name, job in held.items() if job.record.code == RUNNING]
+    until = dict(sorted(pairs, key=lambda pair: (pair[1], pair[0])))
+    held = yield from rows.by_members(until)
+    return [_lease(job, int(until[name]) - now) for name, job in held.items() if job.record.code == RUNNING]
 
 
 def _lease(job: StoredJob, expires_in: int) -> tuple[Any, ...]:
