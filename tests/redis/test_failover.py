@@ -7,6 +7,7 @@ import socket
 from typing import NamedTuple
 
 import pytest
+from tests.redis.failovers import WITH, WITHOUT, fail_over
 from tests.redis.replicas import Pair, pair, until
 from tests.redis.whole import check_whole
 from tests.servers.redis import connection_of, own_redis
@@ -81,6 +82,14 @@ async def test_nothing_that_was_acknowledged_after_a_wait_is_lost_by_a_failover(
         assert (len(sent.acknowledged), len(sent.unknown)) == (EACH, EACH)
         assert await _lost(both, sent.acknowledged) == 0
         assert await _lost(both, sent.unknown) == EACH
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [WITHOUT, WITH])
+async def test_under_load_only_a_wait_keeps_all_that_was_acknowledged(settings: tuple[str, ...]):
+    lost = await fail_over("valkey", *settings)
+    assert lost.enqueued > 100
+    assert (lost.enqueued_lost == 0) is (settings == WITH)
 
 
 @pytest.mark.slow
