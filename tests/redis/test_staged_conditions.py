@@ -24,6 +24,7 @@ from holdfast.errors import JobNotFound, OutcomeUnknown, StoreUnavailable, Uniqu
 from holdfast.model.conditions import Conditions, OnConflict, Unique, UniqueScope
 from holdfast.model.ids import new_id
 from holdfast.model.job import JobState, NewJob
+from holdfast.model.limits import Limit, LimitKey
 from holdfast.model.outcome import Completed, Failed
 from holdfast.store.values import Finish
 from holdfast.testing.clock import ManualClock
@@ -344,7 +345,9 @@ async def _many_lanes_that_are_due_at_once(backend: RedisBackend) -> None:
     await backend.jobs.enqueue(jobs)
     backend._parts.here.server.clock.advance(2)  # type: ignore[union-attr]
     assert (await backend.jobs.promote(len(jobs))).moved == len(jobs)
-    found = [job.id for _ in range(80) for job in await claim(backend, 100)]
+    found = [job.id for _ in range(40) for job in await claim(backend, 100)]
+    await backend.queues.limit(LimitKey("queue", "queue 0"), Limit(running=MANY))
+    found += [job.id for _ in range(40) for job in await claim(backend, 100)]
     assert found == [job.id for job in jobs]
 
 
