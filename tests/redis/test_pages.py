@@ -83,6 +83,18 @@ async def test_no_script_looks_at_more_than_some_jobs_of_a_ledger_that_are_gone(
     assert names.count("ledger_page") in range(4, 10)
 
 
+async def test_counts_of_many_minutes_are_read_in_several_scripts(
+    backend: RedisBackend, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+):
+    for _ in range(250):
+        await enqueue(backend, a_job())
+        clock.advance(60)
+    names = _scripts(monkeypatch)
+    found = await backend.insight.counts(timedelta(days=30), by_minute=True)
+    assert [count.enqueued for count in found] == [1] * 250
+    assert len(names) >= 4
+
+
 async def _delete(backend: RedisBackend, *ids: str) -> None:
     assert await backend.jobs.delete(ids, {JobState.COMPLETED}, NOW) == dict.fromkeys(ids)
 

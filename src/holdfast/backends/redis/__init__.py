@@ -33,7 +33,7 @@ a number. A *member* is seq (8 bytes) and id (16), so that equal scores are orde
 order key of a queue, or of one limit key of a lane.
 
 ```text
-   meta                     hash         version, id of the store, shape: changes with lanes, pauses and limits
+   meta                     hash         version, id of the store, shape and stamp: lane_directory.py
    lanes                    list         the names of lanes
    queues tasks rates       hashes       pauses and limits; how far each rate is used
    j + 4 bytes of the id    hash         packed records of the jobs of 65 s: record.py, lua/prelude.lua; next to a

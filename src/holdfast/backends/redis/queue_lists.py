@@ -18,6 +18,7 @@ from holdfast.store.steps import Steps
 Counted = dict[int, dict[str, int]]
 SETS = "rxstbqf"  # ready, running, delayed, retrying, blocked, waiting for a slot, failed
 _LINES = 500  # order keys that one step looks at
+_MINUTES = 100  # counted minutes that one step reads: each has some numbers for each lane
 _THINGS = ("enqueued", "completed", "retried", "failed", "cancelled", "lost")
 
 
@@ -264,7 +265,10 @@ def _counts(rows: JobReads, since: int) -> Steps[list[Any]]:
     yield from rows.directory.known()
     now, _ = yield from read()
     _, (minutes,) = yield from read(("ZRANGE", "minutes", now - since, "+inf", "BYSCORE"))
-    _, found = yield from read(*(("HGETALL", b"n" + minute) for minute in minutes))
+    found: list[Any] = []
+    for start in range(0, len(minutes), _MINUTES):
+        _, some = yield from read(*(("HGETALL", b"n" + minute) for minute in minutes[start : start + _MINUTES]))
+        found += some
     answer: list[Any] = []
     for minute, fields in zip(minutes, found, strict=True):
         numbers: dict[int, dict[str, int]] = {}
