@@ -24,7 +24,7 @@ by the rules of `holdfast.store.verbs`: read, decide, and write if what was read
                            error_map.py                 limit keys, limits        limit_keys.py, lane_directory.py
    durability, WAIT        durability.py                large enqueues            staging.py
    facts for doctor        server_facts.py              lists                     job_lists.py, queue_lists.py
-   running verbs           runners.py, steps.py         deletion                  retention.py, worker_names.py
+   running verbs           runners.py, steps.py         deletion                  retention.py
    scripts                 scripts.py, lua/             a handler's transaction   handler_transaction.py, effects.py
 ```
 
@@ -52,7 +52,7 @@ order key of a queue, or of one limit key of a lane.
    h + member, changed      sets         children of a job; jobs whose children are to be decided again
    u until                  hash, set    unique keys and their holders; the end of those for a period
    g v + batch, batches, batch_lock      large enqueues: staging.py
-   worker workers retired                numbers and names of workers: worker_names.py
+   worker workers retired                numbers and names of workers: retention.py
    heartbeats births        hashes       workers that live, and since when
    schedules                hash         schedules
    records: names: + kind   hash, set    records, their names in order

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from holdfast.backends.redis.extender import RedisExtender
-from holdfast.backends.redis.handler_transaction import RedisPlace
+from holdfast.backends.redis.handler_transaction import NO_TRANSACTIONS, NoCallers, RedisPlace, RedisTransactions
 from holdfast.backends.redis.job_rows import RedisJobRows
 from holdfast.backends.redis.jobs import CHANGES_INSIDE, NO_CHANGES_INSIDE, RedisJobs
 from holdfast.backends.redis.lane_directory import LaneDirectory
@@ -26,7 +26,6 @@ from holdfast.backends.redis.schedule_rows import RedisScheduleRows
 from holdfast.backends.redis.schema import RedisSchema
 from holdfast.backends.redis.server_facts import ask_server
 from holdfast.backends.redis.steps import read
-from holdfast.backends.redis.transactions import NO_TRANSACTIONS, NoCallers, RedisTransactions
 from holdfast.backends.redis.wire import AsyncWire, BlockingWire, Server
 from holdfast.errors import Unsupported
 from holdfast.model.steady_clock import Steady
