@@ -35,8 +35,7 @@ _WORDS = 500  # that one script stages, and the rest of a piece
 def enqueue_in_pieces(packed: Sequence[bytes]) -> Steps[bytes]:
     """Enqueue many jobs without conditions, all or none; return 1 for each that is new, and 0 for the others.
 
-    If some are gone before the batch is complete, because a failover has lost them or five minutes have passed, all are sent
-    again.
+    If some are gone before the batch is complete, because of a failover or after five minutes, all are sent again.
     """
     name = secrets.token_bytes(16)
     lanes = (yield from pending()).lanes
