@@ -215,15 +215,24 @@ async def test_the_kernel_looks_whether_the_machine_of_an_idle_connection_is_gon
             blocking.disconnect()
 
 
-async def test_a_listener_leaves_a_frozen_primary_when_another_one_is_known(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("holdfast.backends.redis.notifier._LOOK_EVERY", 0.05, raising=False)
+@pytest.mark.parametrize("has_subscribed", [True, False])
+async def test_a_listener_leaves_a_frozen_primary_when_another_one_is_known(
+    monkeypatch: pytest.MonkeyPatch, has_subscribed: bool
+):
+    monkeypatch.setattr("holdfast.backends.redis.notifier._LOOK_EVERY", 0.05)
+    monkeypatch.setattr("holdfast.backends.redis.notifier._TIMEOUT", 0.5)
     with own_redis("valkey") as frozen, own_redis("valkey") as other:
         async with open_store(f"{frozen.url}?name=alone") as backend:
             heard, wake = waker()
+            if not has_subscribed:
+                frozen.freeze()
             stop = backend.notifier.listen(wake)
             async with asyncio.timeout(10):
-                await heard.wait()  # the thread has subscribed
-                frozen.freeze()
+                if has_subscribed:
+                    await heard.wait()
+                    frozen.freeze()
+                else:
+                    await asyncio.sleep(0.1)  # the thread waits for a reply
                 backend._parts.here.server.primary.address = Address("127.0.0.1", other.port)  # type: ignore[attr-defined]
                 heard.clear()
                 await heard.wait()  # it has subscribed again, and so may have missed something

@@ -83,7 +83,7 @@ class RedisNotifier(RemoteNotifier):
                 stop.wait(_AGAIN_AFTER)
 
     def _receive(self, stop: StopSignal) -> None:
-        connection, address = connect_blocking(self._primary, None)
+        connection, address = connect_blocking(self._primary, _TIMEOUT)
         try:
             connection.send_command("SUBSCRIBE", self._channel)
             connection.read_response()
