@@ -86,7 +86,7 @@ async def test_a_snapshot_that_could_not_be_written_is_found(server: RedisServer
 
 async def test_the_bytes_of_completed_jobs_are_shown_with_their_limit(server: RedisServer):
     found = (await _findings(_url(server, "completed_bytes=2000000")))["completed jobs"]
-    assert (found.verdict, found.text) == (OK, "0.0 MB of 2.0 MB of records")
+    assert (found.verdict, found.text) == (OK, "0.0 MB of 2.0 MB of records and payloads")
 
 
 async def test_where_a_level_cannot_be_checked_that_is_a_warning(server: RedisServer):

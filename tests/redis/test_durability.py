@@ -13,7 +13,7 @@ from tests.servers.redis import connection_of, own_redis
 
 from holdfast import App
 from holdfast.app.open import open_backend
-from holdfast.errors import ConfigError, OutcomeUnknown
+from holdfast.errors import ConfigError, OutcomeUnknown, StoreUnavailable
 from holdfast.model.job import LeasedJob, NewJob
 from holdfast.store.values import Standing
 from holdfast.testing.conformance.base import LEASE, a_job, claim
@@ -100,6 +100,29 @@ async def test_where_the_settings_may_not_be_read_a_level_is_accepted_with_a_war
     connection_of(server.url).config_set("appendonly", "no")
     with pytest.raises(ConfigError, match="gives volatile"):  # INFO says so
         await _opened(f"{blind}&durability=fsync")
+
+
+@pytest.mark.slow
+async def test_a_server_that_loads_its_file_is_unavailable_and_not_one_without_a_file(caplog: pytest.LogCaptureFixture):
+    slowly = {"key_load_delay": "300"}
+    with own_redis("valkey", sync="always", **slowly) as server:
+        with connection_of(server.url).pipeline(transaction=False) as pipeline:
+            for number in range(8000):
+                pipeline.set(f"key {number}", "x" * 50)
+            pipeline.execute()
+        server.kill()
+        starting = asyncio.create_task(asyncio.to_thread(server.start))
+        refusals: set[str] = set()
+        while not starting.done():
+            try:
+                await _opened(f"{server.url}?name=a&durability=fsync")
+            except StoreUnavailable as error:
+                refusals.add(str(error))
+            await asyncio.sleep(0.01)
+        await starting
+        assert any("it loads its data" in text for text in refusals)
+        assert "synced before each reply" in await _opened(f"{server.url}?name=a&durability=fsync")
+        assert caplog.text == ""
 
 
 # --- replicas ---------------------------------------------------------------------------------------------------------

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from typing import NamedTuple
 
 import pytest
+from tests.redis.failovers import WITH, WITHOUT, fail_over
 from tests.redis.replicas import Pair, pair, until
 from tests.redis.whole import check_whole
 from tests.servers.redis import connection_of, own_redis
 
 from holdfast.app.open import open_backend
+from holdfast.backends.redis.location import Address
+from holdfast.backends.redis.primary import connect_blocking
 from holdfast.backends.redis.scripts import STAGE
 from holdfast.backends.redis.steps import ScriptCall
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
@@ -17,6 +22,7 @@ from holdfast.model.outcome import Completed
 from holdfast.store.backend import Backend
 from holdfast.store.values import Finish, Verdict
 from holdfast.testing.conformance.base import LEASE, a_job, claim, enqueue, in_extender, state_of
+from holdfast.testing.conformance.notify import waker
 from holdfast.testing.redis_server import Flavour
 from holdfast.testing.stores import open_store
 
@@ -76,6 +82,14 @@ async def test_nothing_that_was_acknowledged_after_a_wait_is_lost_by_a_failover(
         assert (len(sent.acknowledged), len(sent.unknown)) == (EACH, EACH)
         assert await _lost(both, sent.acknowledged) == 0
         assert await _lost(both, sent.unknown) == EACH
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [WITHOUT, WITH])
+async def test_under_load_only_a_wait_keeps_all_that_was_acknowledged(settings: tuple[str, ...]):
+    lost = await fail_over("valkey", *settings)
+    assert lost.enqueued > 100
+    assert (lost.enqueued_lost == 0) is (settings == WITH)
 
 
 @pytest.mark.slow
@@ -186,6 +200,44 @@ async def test_a_store_on_a_replica_is_refused_with_the_address_of_the_primary()
         ):
             await other.open()
         await other.close()
+
+
+async def test_the_kernel_looks_whether_the_machine_of_an_idle_connection_is_gone():
+    with own_redis("valkey") as server:
+        async with open_store(f"{server.url}?name=alone") as backend:
+            parts = backend._parts.here  # type: ignore[attr-defined]
+            link = await parts.wire.pools.here.take()
+            blocking, _ = connect_blocking(parts.server.primary, 1.0)
+            for sock in (link.connection._transport.get_extra_info("socket"), blocking._sock):
+                assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+                assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
+            parts.wire.pools.here.put(link)
+            blocking.disconnect()
+
+
+@pytest.mark.parametrize("has_subscribed", [True, False])
+async def test_a_listener_leaves_a_frozen_primary_when_another_one_is_known(
+    monkeypatch: pytest.MonkeyPatch, has_subscribed: bool
+):
+    monkeypatch.setattr("holdfast.backends.redis.notifier._LOOK_EVERY", 0.05)
+    monkeypatch.setattr("holdfast.backends.redis.notifier._TIMEOUT", 0.5)
+    with own_redis("valkey") as frozen, own_redis("valkey") as other:
+        async with open_store(f"{frozen.url}?name=alone") as backend:
+            heard, wake = waker()
+            if not has_subscribed:
+                frozen.freeze()
+            stop = backend.notifier.listen(wake)
+            async with asyncio.timeout(10):
+                if has_subscribed:
+                    await heard.wait()
+                    frozen.freeze()
+                else:
+                    await asyncio.sleep(0.1)  # the thread waits for a reply
+                backend._parts.here.server.primary.address = Address("127.0.0.1", other.port)  # type: ignore[attr-defined]
+                heard.clear()
+                await heard.wait()  # it has subscribed again, and so may have missed something
+            stop()
+            frozen.resume()
 
 
 @pytest.mark.slow

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from tests.redis.whole import check_whole
@@ -14,10 +16,11 @@ from tests.servers.redis import connection_of, own_redis
 
 from holdfast.app.open import open_backend
 from holdfast.backends.redis.backend import RedisBackend
-from holdfast.backends.redis.scripts import ENQUEUE
+from holdfast.backends.redis.scripts import ENQUEUE, RESERVE_SEQS
 from holdfast.backends.redis.steps import ScriptCall
 from holdfast.backends.redis.wire import AsyncWire
 from holdfast.errors import ConfigError, OutcomeUnknown, SchemaMismatch, StoreUnavailable
+from holdfast.model.conditions import Conditions
 from holdfast.model.outcome import Completed
 from holdfast.store.backend import Backend
 from holdfast.store.values import Finish, Verdict
@@ -32,6 +35,7 @@ from holdfast.testing.conformance.base import (
     in_extender,
     state_of,
 )
+from holdfast.testing.conformance.unique import unique
 from holdfast.testing.stores import open_store
 
 
@@ -157,6 +161,52 @@ async def test_a_store_that_is_replaced_in_the_middle_of_a_call_gets_no_number_o
     monkeypatch.setattr(AsyncWire, "call", replacing)
     (job_id,) = await enqueue(backend, a_job("first"))
     assert (await backend.insight.job(job_id)).job.queue == "first"
+
+
+@pytest.mark.parametrize("staged", [False, True])
+async def test_a_lane_that_the_server_has_lost_is_not_taken_for_another_that_was_added_since(staged: bool):
+    with own_redis("valkey") as server:
+        url = f"{server.url}?name=a"
+        async with open_store(url) as backend, open_store(url) as other:
+            await enqueue(backend, a_job("first"))
+            _client(url).save()
+            await enqueue(backend, a_job("lost"))
+            server.kill()  # the same as a failover: the lane, and the job in it, are gone
+            server.start()
+            await asyncio.sleep(0.05)  # until the loop has seen the end of the streams
+            await enqueue(other, a_job("newer"))
+            ids = await enqueue(backend, *(a_job("lost") for _ in range(1200 if staged else 1)))
+            unique_id = await enqueue(backend, msgspec.structs.replace(unique(), queue="lost"))
+            found = {job.id: job.queue for _ in "ab" for job in await claim(backend)}
+            assert sorted(queue for job_id, queue in found.items() if job_id not in {*ids, *unique_id}) == [
+                "first",
+                "newer",
+            ]
+            assert {found[job_id] for job_id in (*ids, *unique_id)} == {"lost"}
+        check_whole(url)
+
+
+async def test_seqs_that_a_failover_has_given_to_others_are_not_used(
+    backend: RedisBackend, url: str, monkeypatch: pytest.MonkeyPatch
+):
+    first, (name,) = a_job(), re.findall("name=(.*)", backend.url)
+    await enqueue(backend, first)
+    call = AsyncWire.call
+    is_lost = False
+
+    async def losing(wire: AsyncWire, asked: ScriptCall, store: bytes) -> Any:
+        nonlocal is_lost
+        reply = await call(wire, asked, store)
+        if asked.script is RESERVE_SEQS and not is_lost:
+            is_lost = True
+            _client(url).decrby(f"{{holdfast:{name}}}:seq", asked.words[0])
+            await enqueue(backend, a_job())
+        return reply
+
+    monkeypatch.setattr(AsyncWire, "call", losing)
+    await enqueue(backend, *(msgspec.structs.replace(a_job(), conditions=Conditions(after=(first.id,))) for _ in "ab"))
+    assert is_lost
+    check_whole(url)
 
 
 async def _all(backend: RedisBackend):

@@ -26,6 +26,7 @@ from holdfast.store.backend import Backend
 from holdfast.store.values import ClaimRequest, Finish, Retention
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.base import FAILURE, LEASE, claim
+from holdfast.testing.redis_server import Flavour
 from holdfast.testing.stores import open_store
 
 IDS = [f"00000000-0000-7000-8000-{number:012x}" for number in range(1, 20)]
@@ -121,6 +122,7 @@ OPERATIONS: dict[str, Operation] = {
     "replace": lambda world: world.backend.jobs.enqueue([_replacing()]),
     "enqueue a child": lambda world: world.backend.jobs.enqueue([_child(NEW, HELD, FAILED_), job(OTHER)]),
     "enqueue a child of a waiting job": lambda world: world.backend.jobs.enqueue([_child(THIRD, UNIQUE, DONE)]),
+    "enqueue to a new queue": lambda world: world.backend.jobs.enqueue([job(THIRD, queue="new")]),
     "pause": lambda world: world.backend.queues.pause("default"),
     "claim from a key": lambda world: _claimed(world, task="call"),
     "complete in a key": lambda world: _finished(world, KEPT, Completed()),
@@ -227,10 +229,11 @@ async def _run(
     before: int | None,
     monkeypatch: pytest.MonkeyPatch,
     workers: tuple[str, str] = WORKERS,
+    flavour: Flavour = "valkey",
 ) -> tuple[int, tuple[str, str, str]]:
     """Run the first operation, and the second before its `before`-th script; after it if it has fewer, or None."""
     clock = ManualClock()
-    with own_store("valkey") as url:
+    with own_store(flavour) as url:
         async with open_store(url, clock=clock) as backend, open_store(url, clock=clock) as rival:
             leases = await prepare(backend, clock)
             await rival.insight.queues()
@@ -256,12 +259,12 @@ async def _run(
             return calls, (answer, answers[0], await _stored(backend))
 
 
-async def _check(one: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, first_order = await _run((one, other), None, monkeypatch)
-    _, (answer, before, stored) = await _run((other, one), None, monkeypatch, WORKERS[::-1])
+async def _check(one: str, other: str, monkeypatch: pytest.MonkeyPatch, flavour: Flavour = "valkey") -> None:
+    calls, first_order = await _run((one, other), None, monkeypatch, flavour=flavour)
+    _, (answer, before, stored) = await _run((other, one), None, monkeypatch, WORKERS[::-1], flavour)
     allowed = {first_order, (before, answer, stored)}
     for place in range(1, calls + 1):
-        _, came = await _run((one, other), place, monkeypatch)
+        _, came = await _run((one, other), place, monkeypatch, flavour=flavour)
         assert came in allowed, f"{other!r} before script {place} of {one!r}"
 
 
@@ -277,6 +280,9 @@ SHARED = [
     ("enqueue a child of a waiting job", "replace"),
     ("retry", "enqueue a child"),
     ("replace", "claim"),
+    ("enqueue", "enqueue to a new queue"),
+    ("claim", "enqueue to a new queue"),
+    ("an effect with a unique job", "enqueue to a new queue"),
     ("cancel the head", "enqueue"),
     ("claim within a limit", "claim within a limit"),
     ("cancel a running job", "complete a parent"),
@@ -296,9 +302,12 @@ SHARED = [
 ]
 
 
+@pytest.mark.parametrize("flavour", ["valkey", pytest.param("redis", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("one", "other"), SHARED)
-async def test_the_outcome_is_that_of_a_serial_order(one: str, other: str, monkeypatch: pytest.MonkeyPatch):
-    await _check(one, other, monkeypatch)
+async def test_the_outcome_is_that_of_a_serial_order(
+    one: str, other: str, flavour: Flavour, monkeypatch: pytest.MonkeyPatch
+):
+    await _check(one, other, monkeypatch, flavour)
 
 
 STEPWISE = {"lower the limit of keys", "set a rate for keys"}

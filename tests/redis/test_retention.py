@@ -17,10 +17,10 @@ from holdfast.testing.stores import open_store
 FOREVER = Retention(completed=timedelta(days=1000), failed=None, cancelled=None)
 
 
-async def _complete(backend: RedisBackend, clock: ManualClock, count: int) -> list[str]:
+async def _complete(backend: RedisBackend, clock: ManualClock, count: int, size: int = 300) -> list[str]:
     ids: list[str] = []
     for _ in range(count):
-        ids += await enqueue(backend, a_job(payload='"' + "x" * 300 + '"'))
+        ids += await enqueue(backend, a_job(payload='"' + "x" * size + '"'))
         (job,) = await claim(backend)
         await backend.jobs.finish([Finish(job.lease, Completed())])
         clock.advance(1)
@@ -36,6 +36,15 @@ async def test_completed_jobs_beyond_a_number_of_bytes_are_pruned_the_oldest_fir
         assert left == set(ids[4:])
         assert await backend.jobs.prune(FOREVER, MANY) == 0
         assert int((await backend.insight.facts())["completed_bytes"]) <= 2000
+    check_whole(url)
+
+
+async def test_a_large_payload_which_lies_apart_from_its_record_counts(url: str, clock: ManualClock):
+    async with open_store(f"{url}&completed_bytes=20000", clock=clock) as backend:
+        assert isinstance(backend, RedisBackend)
+        ids = await _complete(backend, clock, 9, size=4700)
+        assert await backend.jobs.prune(FOREVER, MANY) == 5
+        assert {seen.id for seen in await backend.insight.states(ids)} == set(ids[5:])
     check_whole(url)
 
 

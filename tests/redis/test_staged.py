@@ -11,7 +11,8 @@ from holdfast.backends.redis.scripts import STAGE
 from holdfast.backends.redis.steps import ScriptCall
 from holdfast.backends.redis.wire import AsyncWire
 from holdfast.errors import StoreUnavailable
-from holdfast.testing.conformance.base import a_job, claim
+from holdfast.store.values import ClaimRequest
+from holdfast.testing.conformance.base import LEASE, a_job, claim
 
 SIZE = 1300
 
@@ -22,7 +23,7 @@ async def test_the_answers_tell_new_ids_from_known_ones(backend: RedisBackend, u
     answers = await backend.jobs.enqueue(jobs)
     assert [number for number, answer in enumerate(answers) if not answer] == [3, 700]
     assert await backend.jobs.enqueue(jobs) == [False] * SIZE
-    assert {job.id for job in await claim(backend, SIZE + 1)} == {job.id for job in jobs}
+    assert {job.id for _ in "ab" for job in await claim(backend)} == {job.id for job in jobs}
     check_whole(url)
 
 
@@ -51,7 +52,7 @@ async def test_a_process_that_ends_after_that_has_enqueued_all(
             await backend.jobs.enqueue(jobs)
     assert not (await backend.jobs.outstanding(["greet"], None)).is_empty
     await backend.jobs.promote(10)  # a worker goes on with it
-    assert [job.id for job in await claim(backend, SIZE)] == [job.id for job in jobs]
+    assert [job.id for _ in "ab" for job in await claim(backend)] == [job.id for job in jobs]
     check_whole(url)
 
 
@@ -67,6 +68,13 @@ async def test_no_script_inserts_more_than_a_few_hundred_jobs(backend: RedisBack
     monkeypatch.setattr(AsyncWire, "call", measured)
     await backend.jobs.enqueue([a_job() for _ in range(SIZE)])
     assert max(sizes) <= 510
+
+
+async def test_a_claim_of_more_jobs_than_one_script_leases_says_that_there_are_more(backend: RedisBackend):
+    await backend.jobs.enqueue([a_job() for _ in range(SIZE)])
+    request = ClaimRequest(worker_id="worker-a", tasks=("greet",), limit=SIZE, lease=LEASE)
+    first, second = await backend.jobs.claim(request), await backend.jobs.claim(request)
+    assert (len(first.jobs), first.is_cut, len(second.jobs), second.is_cut) == (1000, True, SIZE - 1000, False)
 
 
 async def test_an_error_while_staging_says_that_nothing_was_written(

@@ -24,6 +24,7 @@ from holdfast.errors import JobNotFound, OutcomeUnknown, StoreUnavailable, Uniqu
 from holdfast.model.conditions import Conditions, OnConflict, Unique, UniqueScope
 from holdfast.model.ids import new_id
 from holdfast.model.job import JobState, NewJob
+from holdfast.model.limits import Limit, LimitKey
 from holdfast.model.outcome import Completed, Failed
 from holdfast.store.values import Finish
 from holdfast.testing.clock import ManualClock
@@ -339,12 +340,24 @@ async def _families_that_are_deleted(backend: RedisBackend) -> None:
     assert set(gone.values()) == {None}
 
 
+async def _many_lanes_that_are_due_at_once(backend: RedisBackend) -> None:
+    jobs = [a_job(f"queue {number % 80}", delay=timedelta(seconds=1)) for number in range(8000)]
+    await backend.jobs.enqueue(jobs)
+    backend._parts.here.server.clock.advance(2)  # type: ignore[union-attr]
+    assert (await backend.jobs.promote(len(jobs))).moved == len(jobs)
+    found = [job.id for _ in range(40) for job in await claim(backend, 100)]
+    await backend.queues.limit(LimitKey("queue", "queue 0"), Limit(running=MANY))
+    found += [job.id for _ in range(40) for job in await claim(backend, 100)]
+    assert found == [job.id for job in jobs]
+
+
 WORKLOADS = {
     "a graph of 10,000 jobs": _graph_of_10_000,
     "10,000 unique jobs": _unique_10_000,
     "5,000 children of one job": _children_of_one,
     "one child of 5,000 jobs": _parents_of_one,
     "20 families of 500": _families_that_are_deleted,
+    "8,000 jobs of 80 queues, due at once": _many_lanes_that_are_due_at_once,
 }
 MOST = 15.0  # ms of the server's CPU time; as one script, such calls took 81 to 132 ms
 

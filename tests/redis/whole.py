@@ -11,6 +11,7 @@ from tests.servers.redis import connection_of
 from holdfast.backends.redis.job_reads import CHUNK
 from holdfast.backends.redis.job_writes import score_of, set_of
 from holdfast.backends.redis.record import (
+    APART,
     ASKED,
     BLOCKED,
     COMPLETED,
@@ -65,7 +66,9 @@ def check_whole(url: str) -> None:
 
 
 def _length(client: Any, prefix: bytes, id16: bytes) -> int:
-    return len(client.hget(prefix + b"j" + id16[:4], id16))
+    record = client.hget(prefix + b"j" + id16[:4], id16)
+    apart = int.from_bytes(record[-4:], "big") if unpack(record).flags & APART else 0
+    return len(record) + apart
 
 
 def _ledger(client: Any, prefix: bytes, key: bytes, jobs: dict[bytes, tuple[bytes, Record]]) -> dict[bytes, float]:

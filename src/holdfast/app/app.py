@@ -276,7 +276,7 @@ class App(AnswersOtherCalls):
         lease: float | timedelta = _LEASE,
         worker_id: str | None = None,
     ) -> list[ClaimedJob]:
-        """Claim at most `limit` ready jobs of a queue; the caller finishes, extends or releases them.
+        """Claim at most `limit` ready jobs of a queue, on Redis 1,000; the caller finishes, extends or releases them.
 
         Without `worker_id` every claim gets a new one. A caller that is cancelled waits for the end of the claim, whose
         jobs are then released. They are also released after `OutcomeUnknown`, unless `worker_id` was given: other

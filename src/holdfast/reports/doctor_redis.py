@@ -97,9 +97,9 @@ def _files(facts: Mapping[str, str]) -> Finding:
 def _completed(facts: Mapping[str, str]) -> Finding:
     kept = _number(facts, "completed_bytes")
     if "completed_bytes_limit" not in facts:
-        return fine("completed jobs", f"{size(kept)} of records, limited only by their age")
+        return fine("completed jobs", f"{size(kept)} of records and payloads, limited only by their age")
     most = _number(facts, "completed_bytes_limit")
-    text = f"{size(kept)} of {size(most)} of records"
+    text = f"{size(kept)} of {size(most)} of records and payloads"
     if kept > most * _SLACK:
         return Finding("completed jobs", FindingLevel.WARN, text, "Start a worker: workers prune them.")
     return fine("completed jobs", text)

@@ -61,7 +61,8 @@ class JobStore(Protocol):
         3. A job is leased to one worker at a time, however many workers claim concurrently.
         4. Leases no more jobs of a queue or task than its limits allow, by the leases that exist and by the store's
            clock, however many workers claim concurrently. Jobs over a limit do not hold back others.
-        5. Stops early when the payloads exceed `max_bytes`, but leases at least one job if there is one.
+        5. Stops early when the payloads exceed `max_bytes`, or after a thousand jobs where more would hold up other
+           clients, but leases at least one job if there is one.
         """
         ...
 

@@ -57,8 +57,9 @@ class ClaimRequest(msgspec.Struct, frozen=True):
 class Claim(msgspec.Struct, frozen=True):
     """The jobs that a claim has leased, all under the same fence.
 
-    `is_cut`: there were more, but the payloads had reached `max_bytes`. `is_limited`: there were more, but they are
-    over a limit; `wait` is how long until a rate allows the next, None if it depends on the end of running jobs.
+    `is_cut`: there were more, but the payloads had reached `max_bytes`, or the store leases no more at once.
+    `is_limited`: there were more, but they are over a limit; `wait` is how long until a rate allows the next, None if
+    it depends on the end of running jobs.
     """
 
     jobs: list[LeasedJob]

@@ -24,7 +24,7 @@ by the rules of `holdfast.store.verbs`: read, decide, and write if what was read
                            error_map.py                 limit keys, limits        limit_keys.py, lane_directory.py
    durability, WAIT        durability.py                large enqueues            staging.py
    facts for doctor        server_facts.py              lists                     job_lists.py, queue_lists.py
-   running verbs           runners.py, steps.py         deletion                  retention.py, worker_names.py
+   running verbs           runners.py, steps.py         deletion                  retention.py
    scripts                 scripts.py, lua/             a handler's transaction   handler_transaction.py, effects.py
 ```
 
@@ -33,7 +33,7 @@ a number. A *member* is seq (8 bytes) and id (16), so that equal scores are orde
 order key of a queue, or of one limit key of a lane.
 
 ```text
-   meta                     hash         version, id of the store, shape: changes with lanes, pauses and limits
+   meta                     hash         version, id of the store, shape and stamp: lane_directory.py
    lanes                    list         the names of lanes
    queues tasks rates       hashes       pauses and limits; how far each rate is used
    j + 4 bytes of the id    hash         packed records of the jobs of 65 s: record.py, lua/prelude.lua; next to a
@@ -42,7 +42,7 @@ order key of a queue, or of one limit key of a lane.
    i + number, chunks       string, hash the ids of 1,000 seqs; how many of them exist
    r s t b q x + lane       sorted sets  ready by turn; delayed, retrying; blocked, waiting for a slot; running
    c + lane                 list         the ledger: completed jobs by their end
-   gone bytes               hash, number entries of a ledger whose jobs are deleted; bytes of completed records
+   gone bytes               hash, number entries of a ledger whose jobs are deleted; bytes of completed jobs
    f k + lane               sorted sets  failed and cancelled jobs by their end
    leases asked w + worker  sorted sets  leases by expiry; jobs to be cancelled; leases of a worker by fence
    a + id                   hash         attempts that did not complete
@@ -52,9 +52,10 @@ order key of a queue, or of one limit key of a lane.
    h + member, changed      sets         children of a job; jobs whose children are to be decided again
    u until                  hash, set    unique keys and their holders; the end of those for a period
    g v + batch, batches, batch_lock      large enqueues: staging.py
-   worker workers retired                numbers and names of workers: worker_names.py
+   worker workers retired                numbers and names of workers: retention.py
    heartbeats births        hashes       workers that live, and since when
    schedules                hash         schedules
+   records: names: + kind   hash, set    records, their names in order
    n + minute, minutes      hash, set    counts of each minute
    seq fence change marks   numbers      counters
    ends waited probe        strings      a process waits for ends; what WAIT waits for; a key that never exists

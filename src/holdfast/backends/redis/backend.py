@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from holdfast.backends.redis.extender import RedisExtender
-from holdfast.backends.redis.handler_transaction import RedisPlace
+from holdfast.backends.redis.handler_transaction import NO_TRANSACTIONS, NoCallers, RedisPlace, RedisTransactions
 from holdfast.backends.redis.job_rows import RedisJobRows
 from holdfast.backends.redis.jobs import CHANGES_INSIDE, NO_CHANGES_INSIDE, RedisJobs
 from holdfast.backends.redis.lane_directory import LaneDirectory
@@ -26,7 +26,6 @@ from holdfast.backends.redis.schedule_rows import RedisScheduleRows
 from holdfast.backends.redis.schema import RedisSchema
 from holdfast.backends.redis.server_facts import ask_server
 from holdfast.backends.redis.steps import read
-from holdfast.backends.redis.transactions import NO_TRANSACTIONS, NoCallers, RedisTransactions
 from holdfast.backends.redis.wire import AsyncWire, BlockingWire, Server
 from holdfast.errors import Unsupported
 from holdfast.model.steady_clock import Steady
@@ -75,7 +74,7 @@ class RedisParts(StoreParts):
     def __init__(self, location: RedisLocation, clock: Callable[[], int] | None) -> None:
         self.server = self.owner = Server(location, clock)
         self.wire = AsyncWire(self.server)
-        self.notifier = self._notifier = notifier = RedisNotifier(self.server.primary)
+        self.notifier = self._notifier = notifier = RedisNotifier(self.server)
         directory = LaneDirectory(self.server)
         self.runner = RedisRunner(self.wire, directory, notifier.wake_here)
         self.rows = self._rows = rows = RedisJobRows(

@@ -5,7 +5,7 @@ A link is a member, seq and id, so a new job with the id of a deleted one is not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from graphlib import TopologicalSorter
 from typing import Any, NamedTuple
 
@@ -60,14 +60,6 @@ def _links(ids: Sequence[bytes]) -> Steps[dict[bytes, Links]]:
     """Return the parents of jobs, by id."""
     _, found = yield from read_many([("HGET", bucket(id16), id16 + b"g") for id16 in ids])
     return {id16: _unpack(text) for id16, text in zip(ids, found, strict=True)}
-
-
-def _states(rows: JobReads, members: Iterable[bytes]) -> Steps[dict[bytes, StoredJob]]:
-    """Return the jobs of members that exist."""
-    wanted = list(dict.fromkeys(members))
-    _, found = yield from rows.seen([name[8:] for name in wanted])
-    by_member = {member(job.record.seq, job.id16): job for job in found}
-    return {name: by_member[name] for name in wanted if name in by_member}
 
 
 def _members(seqs: Sequence[int]) -> Steps[list[bytes]]:
@@ -157,10 +149,10 @@ def _changed_parents(rows: JobReads, limit: int) -> Steps[list[Any]]:  # noqa: A
 def _unsettled_children(rows: JobReads, seqs: Sequence[int], limit: int) -> Steps[list[Any]]:
     members = yield from _members(seqs)
     sets = yield from _children(members)
-    relatives = yield from _states(rows, [*members, *(child for children in sets for child in children)])
+    relatives = yield from rows.by_members([*members, *(child for children in sets for child in children)])
     waiting = {name: job for name, job in relatives.items() if job.record.code in {WAITING, CANCELLED}}
     links = yield from _links([job.id16 for job in waiting.values()])
-    parents = yield from _states(rows, (parent for each in links.values() for parent in each.parents))
+    parents = yield from rows.by_members(parent for each in links.values() for parent in each.parents)
     unsettled: list[Any] = []
     for name, job in sorted(waiting.items()):
         own = links[job.id16]
@@ -197,7 +189,7 @@ def _family_of(rows: JobReads, seq: int) -> Steps[list[Any]]:
         # If a child is linked before this verb writes, the verb must know of it.
         (yield from pending()).guards.append(Guard("SCARD", b"h" + name, "", number))
         own = (yield from _links([name[8:]]))[name[8:]]
-        parents = yield from _states(rows, own.parents)
+        parents = yield from rows.by_members(own.parents)
         unfinished = any(not _has_ended(parents.get(parent)) for parent in own.parents)
         return [(number > 0, bool(own.parents), unfinished)]
     return [(False, False, False)]
@@ -206,7 +198,7 @@ def _family_of(rows: JobReads, seq: int) -> Steps[list[Any]]:
 def _needed_parents(rows: JobReads, seqs: Sequence[int]) -> Steps[list[Any]]:
     members = yield from _members(seqs)
     sets = yield from _children(members)
-    states = yield from _states(rows, (child for children in sets for child in children))
+    states = yield from rows.by_members(child for children in sets for child in children)
     return [
         (seq_of(name),)
         for name, children in zip(members, sets, strict=True)
@@ -224,7 +216,7 @@ def _parents(rows: JobReads, seq: int) -> Steps[tuple[Links, dict[bytes, StoredJ
     if not found:
         return NO_LINKS, {}
     own = (yield from _links([found[0].id16]))[found[0].id16]
-    return own, (yield from _states(rows, own.parents))
+    return own, (yield from rows.by_members(own.parents))
 
 
 def _seen(job: StoredJob | None) -> tuple[str, str, str | None]:
@@ -243,7 +235,7 @@ def _unfinished_parents(rows: JobReads, seq: int, limit: int) -> Steps[list[Any]
 def _links_of(rows: JobReads, seqs: Sequence[int]) -> Steps[list[Any]]:
     members = yield from _members(seqs)
     sets = yield from _children(members)
-    existing = yield from _states(rows, [*members, *(child for children in sets for child in children)])
+    existing = yield from rows.by_members([*members, *(child for children in sets for child in children)])
     links = yield from _links([job.id16 for job in existing.values()])
     wanted = set(seqs)
     return [

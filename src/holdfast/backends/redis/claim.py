@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from holdfast.backends.redis.job_reads import JobReads
 from holdfast.backends.redis.lane_directory import FREE, Lane
 from holdfast.backends.redis.queue_lists import counted, limit_uses, rate_field
 from holdfast.backends.redis.record import HEAD, KEYED, LEASE, LONG, bucket, seq_of, text_of, unpack, unpack_body
-from holdfast.backends.redis.scripts import CLAIM
+from holdfast.backends.redis.scripts import CLAIM, FRONT
 from holdfast.backends.redis.steps import Command, Pause, ScriptCall, Word, read
 from holdfast.errors import StoreUnavailable
 from holdfast.model.instants import MICROSECOND, span_micros
@@ -23,7 +24,7 @@ from holdfast.model.limits import LanePlace, LimitUse, Shares, limits_of, next_w
 from holdfast.store.steps import Steps
 from holdfast.store.values import Claim, ClaimRequest
 
-MOST = 1000  # jobs that one script leases
+MOST = 1000  # jobs that one claim leases, which is one script
 _LOOKS = 20  # at lanes and limits that others change
 _PAUSE = 0.002  # seconds before the second look, at most; more before later ones
 _LANE = struct.Struct(">I")
@@ -31,9 +32,9 @@ _BODY_AT = HEAD.size + LEASE.size
 
 
 class _Wanted(NamedTuple):
-    """The lanes that a worker serves and that are not paused, and those of them that limits concern."""
+    """The lanes that a worker serves and that are not paused: those without limits, and those with."""
 
-    lanes: list[int]
+    free: list[int]
     limited: list[int]
 
 
@@ -59,12 +60,15 @@ def claim(rows: JobReads, request: ClaimRequest) -> Steps[Claim]:
 
 def _free(rows: JobReads, request: ClaimRequest, wanted: _Wanted) -> Steps[Claim | None]:
     """Claim from lanes without limits; None if the lanes have changed."""
-    lanes = b"".join(map(_LANE.pack, wanted.lanes))
+    lanes = b"".join(map(_LANE.pack, wanted.free + wanted.limited))
     reply: Sequence[bytes] = yield ScriptCall(CLAIM, [*_words(rows, request), lanes, b""])
     if reply[0] == b"shape":
         yield from rows.directory.refresh()
         return None
-    return Claim([]) if reply[0] == b"none" else (yield from _rest(rows, request, lanes, reply))
+    if reply[0] == b"none":
+        return Claim([])
+    jobs = _jobs(reply, rows.directory.lanes)
+    return Claim(jobs, is_cut=reply[2] == b"1" or len(jobs) == MOST < request.limit)
 
 
 def _within_limits(rows: JobReads, request: ClaimRequest, wanted: _Wanted, look: int) -> Steps[Claim | None]:
@@ -86,46 +90,21 @@ def _within_limits(rows: JobReads, request: ClaimRequest, wanted: _Wanted, look:
     return None
 
 
-def _rest(rows: JobReads, request: ClaimRequest, lanes: bytes, reply: Sequence[bytes]) -> Steps[Claim]:
-    """Go on with a claim of many jobs, under its fence, until another claim comes between."""
-    jobs = _jobs(reply, rows.directory.lanes)
-    is_cut, is_full, fence = reply[2] == b"1", len(jobs) == MOST, reply[1]
-    while is_full and not is_cut and len(jobs) < request.limit:
-        words = _words(rows, request)
-        words[-3:] = [min(MOST, request.limit - len(jobs)), request.max_bytes - _size(jobs), fence]
-        reply = yield ScriptCall(CLAIM, [*words, lanes, b""])
-        if reply[0] != b"jobs":
-            is_cut = reply[0] == b"shape"
-            break
-        more = _jobs(reply, rows.directory.lanes)
-        jobs += more
-        is_cut, is_full = reply[2] == b"1", len(more) == MOST
-    return Claim(jobs, is_cut=is_cut)
-
-
-def _size(jobs: Sequence[LeasedJob]) -> int:
-    return sum(len(job.payload.encode()) for job in jobs)
-
-
 def _wanted(rows: JobReads, request: ClaimRequest) -> _Wanted:
     directory = rows.directory
     tasks, queues = set(request.tasks), None if request.queues is None else set(request.queues)
-    lanes: list[int] = []
-    limited: list[int] = []
+    wanted = _Wanted([], [])
     for number, lane in enumerate(directory.lanes):
         if lane[1] in tasks and (queues is None or lane[0] in queues):
             places = directory.place_of(lane)
             if not any(place.paused for place in places):
-                lanes.append(number)
-                if any(place.is_limited for place in places):
-                    limited.append(number)
-    return _Wanted(lanes, limited)
+                (wanted.limited if any(place.is_limited for place in places) else wanted.free).append(number)
+    return wanted
 
 
 def _words(rows: JobReads, request: ClaimRequest) -> list[Word]:
-    limit = min(request.limit, MOST)
     lease = (request.worker_id, span_micros(request.lease), int(request.isolates))
-    return [rows.directory.shape, *lease, limit, request.max_bytes, b""]
+    return [rows.directory.shape, *lease, min(request.limit, MOST), request.max_bytes]
 
 
 def _jobs(reply: Sequence[bytes], lanes: Sequence[Lane]) -> list[LeasedJob]:
@@ -201,20 +180,19 @@ def _choose(rows: JobReads, request: ClaimRequest, wanted: _Wanted, look: int) -
     slots = request.limit if request.slots is None else min(request.slots, request.limit)
     times = 1 if has_rates or 0 < slots < request.limit else look + 1
     limit, slots = min(request.limit * times, MOST), slots * times
-    numbers: dict[int, int] = {}
-    for lane in wanted.lanes:
+    words: list[Word] = [limit, b"".join(map(_LANE.pack, wanted.free))]
+    for lane in wanted.limited:
         room = min((rooms[key] for key in limits_of(*directory.lanes[lane]) if key in rooms), default=limit)
         # One more than may be claimed: whether a limit refuses a job is part of the answer.
-        numbers[lane] = min(limit, room + 1)
-    _, found = yield from read(
-        *(("ZRANGE", f"r{lane}", 0, number - 1, "WITHSCORES") for lane, number in numbers.items())
-    )
-    fronts = {lane: list(zip(each[::2], each[1::2], strict=True)) for lane, each in zip(numbers, found, strict=True)}
-    places = {
-        LanePlace(int(float(turn)), seq_of(name), lane): name for lane, each in fronts.items() for name, turn in each
-    }
+        words += (lane, min(limit, room + 1))
+    found: Sequence[bytes] = yield ScriptCall(FRONT, words)
+    places: dict[LanePlace, bytes] = {}
+    fronts: defaultdict[int, list[bytes]] = defaultdict(list)
+    for name, turn, lane in zip(found[::3], found[1::3], map(int, found[2::3]), strict=True):
+        places[LanePlace(int(float(turn)), seq_of(name), lane)] = name
+        fronts[lane].append(name)
     shares = share_out(places, dict(enumerate(directory.lanes)), rooms, limit=limit, slots=slots)
-    firsts = {name for lane, share in shares.by_lane.items() for name, _ in fronts[lane][:share]}
+    firsts = {name for lane, share in shares.by_lane.items() for name in fronts[lane][:share]}
     names = [name for _, name in sorted(places.items()) if name in firsts]
     kept = (yield from _within(names, request.max_bytes)) if has_rates else names  # without, the script cuts
     chosen = [directory.lanes[place.lane_id] for place, name in places.items() if name in set(kept)]

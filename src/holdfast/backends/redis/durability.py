@@ -1,12 +1,6 @@
 """What survives a crash: the levels, what the server must be set to for each, and the wait for replicas.
 
-| level | a killed server | a crash of its machine | a failover | the server must have |
-| --- | --- | --- | --- | --- |
-| `volatile` | all is lost, or what came since the last snapshot | the same | the last writes are lost | nothing |
-| `1s` | nothing is lost | the last second or two | the last writes | `appendonly yes`, `appendfsync everysec` |
-| `fsync` | nothing | nothing | the last writes | `appendonly yes`, `appendfsync always` |
-| `replicated` | what no replica has | what no replica has | nothing acknowledged | a replica |
-
+The levels `volatile`, `1s`, `fsync` and `replicated`, and what each keeps, are in docs/howto/redis.md.
 `replicas=` adds the wait of `replicated` to another level.
 
 An enqueue, and the effect of a handler, wait by WAIT, on the connection that has written. That command counts the

@@ -159,7 +159,7 @@ def apply(effects: Effects, leases: Sequence[Lease], recorded: Recorded) -> Step
         words += (len(command.words), *command.words)
     change = recorded.pending.closing() if recorded.pending else ()
     words += (len(change), *change, len(recorded.completions), *recorded.completions)
-    outcome, *facts = yield ScriptCall(EFFECT, words, keys=keys)
+    outcome, *facts = yield ScriptCall(EFFECT, words, keys=keys, lanes=recorded.pending.lanes)
     match outcome:
         case b"done":
             if facts[0]:

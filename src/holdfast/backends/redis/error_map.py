@@ -28,7 +28,7 @@ from holdfast.errors import (
     StoreUnavailable,
 )
 
-_REMEDIES = {
+REMEDIES = {
     "OOM": "its memory is full: enqueues are refused, workers go on; raise maxmemory, or keep less (completed_bytes=)",
     "BUSY": "another program's script runs for too long: end it with SCRIPT KILL",
     "LOADING": "it loads its data after a start: try again",
@@ -78,8 +78,8 @@ def translate(error: Exception, where: str, *, writes: bool) -> HoldfastError:  
         return StoreUnavailable(f"{where} refuses the user name or the password ({text})")
     if "non local key" in text:  # the reply to a script, in place of ASK
         word = "ASK"
-    if word in _REMEDIES:
-        return StoreUnavailable(f"{where}: {_REMEDIES[word]} ({text})")
+    if word in REMEDIES:
+        return StoreUnavailable(f"{where}: {REMEDIES[word]} ({text})")
     if "invalid flag" in text.lower() or "shebang" in text.lower():
         return SchemaMismatch(f"{where}: the server is too old: Redis 7.0 or Valkey 7.2 is needed ({text})")
     if word == "CROSSSLOT":

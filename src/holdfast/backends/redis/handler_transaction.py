@@ -1,24 +1,37 @@
-"""A handler's transaction on Redis: nothing is open on the server before its end; then one script writes all."""
+"""A handler's transaction on Redis: nothing is open on the server before its end; then one script writes all.
+
+Transactions of callers are refused.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from holdfast.backends.redis.effects import Effects, Recorded, StaleLeases, apply
-from holdfast.backends.redis.job_rows import RedisJobRows
+from holdfast.backends.redis.job_rows import MANY, RedisJobRows
 from holdfast.backends.redis.location import RedisLocation
 from holdfast.backends.redis.record import RUNNING, bucket, id_of, unpack
 from holdfast.backends.redis.runners import RedisRunner, run_blocking
 from holdfast.backends.redis.steps import read_many
 from holdfast.backends.redis.wire import BlockingWires, Server
 from holdfast.concurrency.uncancellable import uncancellable
-from holdfast.errors import ConfigError, LeaseLost, TransactionConflict
+from holdfast.errors import ConfigError, LeaseLost, TransactionConflict, Unsupported
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import Lease, NewJob
 from holdfast.model.outcome import Completed
-from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTransaction, TransactionState
+from holdfast.store.fences import HandlersTransactions
+from holdfast.store.handler_transaction import (
+    FenceCheck,
+    FencedVerbs,
+    Opened,
+    OpenTransaction,
+    TransactionState,
+    opened_blocking,
+)
 from holdfast.store.job_rows import Key
 from holdfast.store.steps import Steps, Verb
 from holdfast.store.values import Enqueued, Finish, Verdict
@@ -219,3 +232,58 @@ def _refused(*_: object) -> NoReturn:
 
 
 VERBS = FencedVerbs(_lock_job, _lock_jobs, _refused, _refused, _refused, _refused)
+
+
+class RedisTransactions(HandlersTransactions):
+    """Opens handlers' transactions. All isolation levels are the same: what was read is true when it is written."""
+
+    def __init__(self, place: RedisPlace) -> None:
+        super().__init__(VERBS)
+        self._place = place
+        self._wires = BlockingWires(place.server)
+
+    def open(  # noqa: D102 - see `HandlersTransactions`
+        self, fence: FenceCheck, limit: timedelta, isolation: Isolation
+    ) -> AbstractAsyncContextManager[RedisTransaction]:
+        del isolation
+        return Opened(lambda: self._transaction(fence, limit, None))
+
+    def open_blocking(  # noqa: D102
+        self, fence: FenceCheck, limit: timedelta, isolation: Isolation
+    ) -> AbstractContextManager[RedisTransaction]:
+        del isolation
+        return opened_blocking(lambda: self._transaction(fence, limit, self._wires))
+
+    def close(self) -> None:
+        """Close the connections of threads."""
+        self._wires.close()
+
+    def _transaction(self, fence: FenceCheck, limit: timedelta, wires: BlockingWires | None) -> RedisTransaction:
+        if len(fence.leases) > MANY:
+            raise ConfigError(f"a transaction on Redis is over {MANY:,} jobs at most: use smaller batches")
+        return RedisTransaction(self._place, fence, limit, wires)
+
+
+class NoCallers:
+    """Refuses connections of callers."""
+
+    def runner(self, using: object) -> NoReturn:  # noqa: ARG002
+        """Refuse."""
+        refuse_callers()
+
+    def run_blocking(self, using: object, steps: Steps[T]) -> NoReturn:  # noqa: ARG002
+        """Refuse."""
+        steps.close()
+        refuse_callers()
+
+
+NO_TRANSACTIONS = (
+    "MULTI compares no fence and undoes nothing: a completion in it could come too late, and a job could be enqueued "
+    "although another command failed, or be missing although all others ran. Write through ctx.transaction(), or "
+    "enqueue a job whose handler writes everything in its transaction"
+)
+
+
+def refuse_callers() -> NoReturn:
+    """Raise `Unsupported`."""
+    raise Unsupported(f"redis cannot join transactions: {NO_TRANSACTIONS}")

@@ -20,13 +20,12 @@ from holdfast.backends.redis.record import (
     STATES,
     bucket,
     id_of,
-    member,
     seq_of,
     text_of,
     unpack_body,
     unpack_entry,
 )
-from holdfast.backends.redis.scripts import LEDGER_PAGE
+from holdfast.backends.redis.scripts import LEDGER_PAGE, SET_PAGE
 from holdfast.backends.redis.steps import Command, ScriptCall, read
 from holdfast.backends.redis.unique_keys import key_of
 from holdfast.model.job import JobState
@@ -34,6 +33,7 @@ from holdfast.store.steps import Steps
 
 _WINDOW = 500  # members of all lanes together that one look for the oldest jobs reads
 _SCAN = 1000
+_ALL = 2**53  # more than any seq
 
 
 class StoredAttempt(msgspec.Struct, array_like=True):
@@ -155,48 +155,31 @@ def _page(
     ]
     letters = {JobState.SCHEDULED: "st", JobState.BLOCKED: "bq"}.get(state) or LETTERS[CODES[state]]
     places: list[tuple[float, int, bytes]] = []
-    look = {JobState.RUNNING: _newest, JobState.COMPLETED: _from_ledger}.get(state, _from_set)
+    look = _from_ledger if state is JobState.COMPLETED else _from_set
     for name in (f"{letter}{lane}" for lane in lanes for letter in letters):
         places += yield from look(name, limit, way)
     places.sort(reverse=way.down)
-    _, found = yield from rows.seen([name[8:] for _, _, name in places[:limit]])
-    by_member = {member(job.record.seq, job.id16): job for job in found}
+    jobs = yield from rows.by_members(name for _, _, name in places[:limit])
     # A job that has moved on since is left out.
-    jobs = [by_member[name] for _, _, name in places[:limit] if name in by_member]
-    return [_listed(job) for job in jobs if STATES[job.record.code] is state]
+    return [_listed(job) for job in jobs.values() if STATES[job.record.code] is state]
 
 
 def _from_set(name: str, limit: int, way: _ListOrder) -> Steps[list[tuple[float, int, bytes]]]:
     """Return the members after a place; those with the score of the place are compared by seq."""
-    found: list[tuple[float, int, bytes]] = []
-    bounds = (way.score, "-inf") if way.down else (way.score, "+inf")
-    start = 0
-    while len(found) < limit:
-        command: Command = ("ZRANGE", name, *bounds, "BYSCORE", *(("REV",) if way.down else ()))
-        _, (pairs,) = yield from read((*command, "LIMIT", start, limit, "WITHSCORES"))
-        for each, text in zip(pairs[::2], pairs[1::2], strict=True):
-            score, seq = float(text), seq_of(each)
-            place = (float(way.score), way.seq)  # a score has 53 bits
-            if (score, seq) < place if way.down else (score, seq) > place:
-                found.append((score, seq, each))
-        start += limit
-        if len(pairs) < 2 * limit:
-            break
-    return found[:limit]
-
-
-def _newest(name: str, limit: int, way: _ListOrder) -> Steps[list[tuple[float, int, bytes]]]:
-    """Return the members of a set with one score before a seq, downwards."""
-    last = b"(" + member(max(way.seq, 0), b"")
-    _, (found,) = yield from read(("ZRANGE", name, last, "-", "BYLEX", "REV", "LIMIT", 0, limit))
-    return [(0.0, seq_of(each), each) for each in found]
+    found: list[bytes] = yield ScriptCall(SET_PAGE, [name, way.score, way.seq, limit, int(way.down)])
+    return [(float(score), seq_of(each), each) for each, score in zip(found[::2], found[1::2], strict=True)]
 
 
 def _from_ledger(name: str, limit: int, way: _ListOrder) -> Steps[list[tuple[float, int, bytes]]]:
     """Return the completed jobs of a lane before a place, downwards."""
-    entries: list[bytes] = yield ScriptCall(LEDGER_PAGE, [name, way.score, way.seq, limit])
-    found = [(float(end), seq_of(each), each) for end, each in map(unpack_entry, entries)]
-    return sorted(found, reverse=True)[:limit]
+    found: list[tuple[float, int, bytes]] = []
+    last, before = way.score, way.seq
+    while True:
+        go_on, *entries = yield ScriptCall(LEDGER_PAGE, [name, last, before, limit - len(found)])
+        found += [(float(end), seq_of(each), each) for end, each in map(unpack_entry, entries)]
+        if not go_on or len(found) >= limit:
+            return sorted(found, reverse=True)[:limit]
+        last, before = int(go_on), _ALL
 
 
 def _upwards(state: JobState) -> Callable[..., Steps[list[Any]]]:
@@ -214,7 +197,7 @@ def _downwards(state: JobState) -> Callable[..., Steps[list[Any]]]:
     def listing(
         rows: JobReads, queue: str | None, task: str | None, limit: int, before: int, before_end: int
     ) -> Steps[list[Any]]:
-        score = before if state is JobState.RUNNING else before_end
+        score = 0 if state is JobState.RUNNING else before_end  # running jobs are ordered by seq alone
         return (yield from _page(rows, state, queue, task, limit, _ListOrder(score, before, down=True)))
 
     return listing
@@ -262,22 +245,17 @@ def _pairs(entries: Sequence[bytes], latest: int) -> list[bytes]:
 def _leases(rows: JobReads, limit: int, seq: int | None, expired_only: bool) -> Steps[list[Any]]:
     if seq is None:
         now, (found,) = yield from read(("ZRANGE", "leases", 0, limit - 1, "WITHSCORES"))
-        pairs = [(name, float(until)) for name, until in zip(found[::2], found[1::2], strict=True)]
+        pairs = [(name, float(end)) for name, end in zip(found[::2], found[1::2], strict=True)]
     else:
         jobs = yield from rows.by_seq([seq])
-        names = [member(seq, job.id16) for job in jobs]
+        names = [job.member for job in jobs]
         now, ends = yield from read(*(("ZSCORE", "leases", name) for name in names))
-        pairs = [(name, float(until)) for name, until in zip(names, ends, strict=True) if until is not None]
+        pairs = [(name, float(end)) for name, end in zip(names, ends, strict=True) if end is not None]
     if expired_only:
         pairs = [pair for pair in pairs if pair[1] <= now]
-    _, found = yield from rows.seen([name[8:] for name, _ in pairs])
-    by_member = {member(job.record.seq, job.id16): job for job in found if job.record.code == RUNNING}
-    ordered = [(name, until) for name, until in sorted(pairs, key=_by_end) if name in by_member]
-    return [_lease(by_member[name], int(until) - now) for name, until in ordered]
-
-
-def _by_end(pair: tuple[bytes, float]) -> tuple[float, bytes]:
-    return pair[1], pair[0]
+    until = dict(sorted(pairs, key=lambda pair: (pair[1], pair[0])))
+    held = yield from rows.by_members(until)
+    return [_lease(job, int(until[name]) - now) for name, job in held.items() if job.record.code == RUNNING]
 
 
 def _lease(job: StoredJob, expires_in: int) -> tuple[Any, ...]:

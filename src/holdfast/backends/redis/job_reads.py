@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from holdfast.backends.redis.lane_directory import LaneDirectory
@@ -36,6 +36,11 @@ class StoredJob(NamedTuple):
     text: bytes
     record: Record
     names: Names
+
+    @property
+    def member(self) -> bytes:
+        """The job as the sets of its states name it."""
+        return member(self.record.seq, self.id16)
 
 
 def result_of(job: StoredJob) -> str | None:
@@ -91,6 +96,13 @@ class JobReads:
         now, found = yield from self.seen(ids)
         return now, [row_of(job.id16, job.text, job.names) for job in found]
 
+    def by_members(self, members: Iterable[bytes]) -> Steps[dict[bytes, StoredJob]]:
+        """Return the jobs of members that exist, in their order."""
+        wanted = list(dict.fromkeys(members))
+        _, found = yield from self.seen([name[8:] for name in wanted])
+        by_member = {job.member: job for job in found}
+        return {name: by_member[name] for name in wanted if name in by_member}
+
     def by_seq(self, seqs: Sequence[int]) -> Steps[list[StoredJob]]:
         """Return the jobs with these seqs that exist."""
         _, found = yield from self.seen((yield from found_by_seq(seqs)))
@@ -107,25 +119,18 @@ class JobReads:
 
     def _leased(self, found: Sequence[tuple[bytes, bytes]], most: int | None) -> Steps[list[JobRow]]:
         """Return the running jobs of these members and ends of leases, whose leases are not longer than `most`."""
-        _, seen = yield from self.seen([name[8:] for name, _ in found])
         ends = dict(found)
         kept = [
             job
-            for job in seen
-            if job.record.code == RUNNING
-            and (most is None or job.record.span <= most)
-            and member(job.record.seq, job.id16) in ends
+            for job in (yield from self.by_members(ends)).values()
+            if job.record.code == RUNNING and (most is None or job.record.span <= most)
         ]
         if not kept:
             return []
         workers = sorted({job.record.worker for job in kept})
         _, numbers = yield from read(*(("ZCARD", f"w{worker}") for worker in workers))
         held = dict(zip(workers, numbers, strict=True))
-        rows: list[JobRow] = []
-        for job in kept:
-            until = ends[member(job.record.seq, job.id16)]
-            rows.append(row_of(job.id16, job.text, job.names, until, held[job.record.worker]))
-        return rows
+        return [row_of(job.id16, job.text, job.names, ends[job.member], held[job.record.worker]) for job in kept]
 
     def expired(self, most: int | None, limit: int) -> Steps[Locked]:
         """Return jobs whose leases have expired, the first to expire first."""

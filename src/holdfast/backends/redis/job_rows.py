@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.backends.redis import children, job_lists, limit_keys, queue_lists, retention, unique_keys, worker_names
+from holdfast.backends.redis import children, job_lists, limit_keys, queue_lists, retention, unique_keys
 from holdfast.backends.redis.job_reads import JobReads, found_by_seq
 from holdfast.backends.redis.job_writes import group_of, replacing, score_of, set_of
 from holdfast.backends.redis.lane_directory import LaneDirectory
@@ -283,7 +283,7 @@ class RedisJobRows(JobReads):
 
     def prune_records(self, *, counts: timedelta | None, workers: timedelta) -> Steps[None]:  # noqa: D102
         yield from queue_lists.prune_records(counts, workers)
-        yield from worker_names.prune_names(self)
+        yield from retention.prune_names(self)
 
     # -- unique keys
 

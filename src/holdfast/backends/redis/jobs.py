@@ -94,6 +94,7 @@ class RedisJobs(JobsOverRows):
 
     def _packed(self, jobs: Sequence[NewJob]) -> Steps[list[bytes]]:
         lanes = yield from self._directory.numbers((job.queue, job.task) for job in jobs)
+        (yield from pending()).lanes = self._directory.stamp
         keys = {(lanes[job.queue, job.task], job.limit_key) for job in jobs if job.limit_key is not None}
         yield from self._redis_rows.fill([f"\0{lane}\0{key}".encode() for lane, key in keys])
         return [pack_job(job, lanes[job.queue, job.task]) for job in jobs]
@@ -104,7 +105,7 @@ class RedisJobs(JobsOverRows):
         if len(packed) > _IN_ONE:
             answers = yield from enqueue_in_pieces(packed)
         else:
-            answers = yield ScriptCall(ENQUEUE, packed)
+            answers = yield ScriptCall(ENQUEUE, packed, lanes=(yield from pending()).lanes)
         yield from became_ready()
         return [answer == ord("1") for answer in answers]
 

@@ -1,11 +1,14 @@
 """The lanes of a store, and what is set for its queues and tasks, as this process knows them.
 
-A lane, a queue and a task, is a number. `shape` in `meta` is another number whenever a lane is added, or a pause or a
-limit is set; a claim is refused unless it names the current one. So a claim reads none of this.
+A lane, a queue and a task, is a number. `shape` in `meta` is another text whenever a lane is added, or a pause or a
+limit is set; a claim is refused unless it names the current one. So a claim reads none of this. `lanes` in `meta`, the
+stamp, is another text whenever a lane is added; a script that gets numbers of lanes for new jobs is refused unless it
+names it. Both are random, not counted: a failover may lose the last lanes, and then others get their numbers.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -70,6 +73,7 @@ class LaneDirectory:
     def __init__(self, server: Server) -> None:
         self._server = server
         self.shape = b""
+        self.stamp = b""
         self.lanes: list[Lane] = []
         self.queues: dict[str, Place] = {}
         self.tasks: dict[str, Place] = {}
@@ -79,20 +83,20 @@ class LaneDirectory:
         """Read them."""
         words: list[Word] = []
         for command in (
-            ("HMGET", "meta", "id", "shape"),
+            ("HMGET", "meta", "id", "shape", "lanes"),
             ("LRANGE", "lanes", 0, -1),
             ("HGETALL", "queues"),
             ("HGETALL", "tasks"),
         ):
             words += (len(command), *command)
-        _, (store, shape), lanes, queues, tasks = yield ScriptCall(READ, words, any_store=True)
+        _, (store, shape, stamp), lanes, queues, tasks = yield ScriptCall(READ, words, any_store=True)
         found: list[Lane] = []
         for lane in lanes:
             queue, _, task = lane.decode().partition("\0")
             found.append((queue, task))
         self.lanes, self.queues, self.tasks = found, _places(queues), _places(tasks)
         self._numbers = {lane: number for number, lane in enumerate(found)}
-        self.shape, self._server.id = shape or b"", store
+        self.shape, self.stamp, self._server.id = shape or b"", stamp or b"", store
 
     @property
     def is_replicated(self) -> bool:
@@ -124,7 +128,8 @@ class LaneDirectory:
             missing = [lane for lane in wanted if lane not in self._numbers]
         if missing:
             words = [f"{queue}\0{task}" for queue, task in missing]
-            group = Group([Guard("h", "meta", "shape", self.shape)], [("RPUSH", "lanes", *words), _RESHAPE])
+            commands: list[Command] = [("RPUSH", "lanes", *words), ("HSET", "meta", "lanes", secrets.token_hex(8))]
+            group = Group([Guard("h", "meta", "shape", self.shape)], [*commands, _reshape()])
             if (yield ScriptCall(COMMIT, [1, 1, *group.words(), ""], is_kept_back=True)) == b"!":
                 raise Restart
             yield from self.refresh()
@@ -157,11 +162,12 @@ class LaneDirectory:
         if new == old:
             return False
         command: Command = ("HSET", kind, name, _encode(new))
-        yield from change([Guard("h", kind, name, text or b"")], command, _RESHAPE, ("WAKE", ""))
+        yield from change([Guard("h", kind, name, text or b"")], command, _reshape(), ("WAKE", ""))
         return True
 
 
-_RESHAPE: Command = ("HINCRBY", "meta", "shape", 1)
+def _reshape() -> Command:
+    return ("HSET", "meta", "shape", secrets.token_hex(8))
 
 
 def _places(found: Sequence[bytes]) -> dict[str, Place]:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from holdfast.backends.redis.job_reads import JobReads, StoredJob
 from holdfast.backends.redis.lane_directory import Place, decode_place
-from holdfast.backends.redis.record import LIMITED, READY, RUNNING, SCHEDULED, bucket, changed, id_of, member, text_of
+from holdfast.backends.redis.record import LIMITED, READY, RUNNING, SCHEDULED, bucket, changed, id_of, text_of
 from holdfast.backends.redis.steps import Command, Group, Guard, read, write
 from holdfast.model.key_limits import KeyUse
 from holdfast.model.limits import LimitUse
@@ -92,7 +92,7 @@ class _Key(NamedTuple):
 def _look(rows: JobReads, lines: Sequence[bytes]) -> Steps[list[bytes]]:
     """Look at some keys; return those that are to be looked at again."""
     keys = yield from _read(rows, lines)
-    seen = yield from _seen(rows, [name for key in keys for name in (*key.slots(left=False), *key.first)])
+    seen = yield from rows.by_members([name for key in keys for name in (*key.slots(left=False), *key.first)])
     again: list[bytes] = []
     groups: list[tuple[bytes, Group]] = []
     for key in keys:
@@ -144,11 +144,6 @@ def lane_of(line: bytes) -> int:
     return int(line[1:].partition(b"\0")[0])
 
 
-def _seen(rows: JobReads, names: Sequence[bytes]) -> Steps[dict[bytes, StoredJob]]:
-    _, found = yield from rows.seen([name[8:] for name in names])
-    return {member(job.record.seq, job.id16): job for job in found}
-
-
 def _turn(job: StoredJob) -> tuple[int, int]:
     return job.record.turn, job.record.seq
 
@@ -177,7 +172,7 @@ class _Look:
         unrated = 0
         if is_rated and b"n" not in key.fields:  # the rate was set since the last look
             ready = yield from self._ready(rows, key.admitted)
-            unrated = sum(member(job.record.seq, job.id16) not in slots for job in ready)
+            unrated = sum(job.member not in slots for job in ready)
         started = [name for name in slots if code.get(name) == RUNNING]
         starts = [*key.slots(left=True).values(), *(self.seen[name].record.started_at for name in started)]
         pending = [since for name, since in slots.items() if code.get(name) == READY]
@@ -197,7 +192,7 @@ class _Look:
         for start in range(0, self.key.admitted, _PAGE):
             page = (b"m" + self.key.line, start, start + _PAGE - 1, "REV")
             _, (names,) = yield from read(("ZRANGE", *page))
-            jobs = yield from _seen(rows, names)
+            jobs = yield from rows.by_members(names)
             found += [jobs[name] for name in names if name in jobs and jobs[name].record.code == READY]
             if len(found) >= most:
                 break
@@ -215,7 +210,7 @@ class _Look:
         names = key.first
         if room > len(names) == _FIRST:
             _, (names,) = yield from read(("ZRANGE", b"o" + key.line, 0, min(room, _MOVED) - 1))
-            self.seen |= yield from _seen(rows, names)
+            self.seen |= yield from rows.by_members(names)
         self.is_cut = self.is_cut or (room > len(names) and key.waiting > len(names))
         ahead = [self.seen[name] for name in names if name in self.seen]
         chosen = sorted([*back, *ahead], key=_turn)[: min(room, _MOVED)]
@@ -227,13 +222,13 @@ class _Look:
             self._put(job, READY if is_due else SCHEDULED)
             use = use.admitted(1) if is_due else use
             if is_due and use.use.rate_jobs is not None:
-                self.commands.append(("HSET", b"l" + key.line, member(job.record.seq, job.id16), key.now))
+                self.commands.append(("HSET", b"l" + key.line, job.member, key.now))
         return use, key.waiting + len(back) - len(chosen)
 
     def _put(self, job: StoredJob, code: int) -> None:
         """Move a job of the key between waiting, ready and scheduled, if it is as it was read."""
         record, line, lane = job.record, self.key.line, self._lane
-        name, key = member(record.seq, job.id16), bucket(job.id16)
+        name, key = job.member, bucket(job.id16)
         self.guards.append(Guard("h", key, job.id16, job.text))
         if record.code == code:
             return
@@ -295,9 +290,9 @@ def _key_holders(rows: JobReads, id: str, limit: int) -> Steps[list[Any]]:  # no
     for job in found:
         if job.record.is_limited:
             _, (names,) = yield from read(("ZRANGE", b"m" + job.record.line(job.names.queue), 0, limit - 1))
-            held = yield from _seen(rows, names)
+            held = yield from rows.by_members(names)
             running = [each for each in held.values() if each.record.code == RUNNING]
-            _, ends = yield from read(*(("ZSCORE", "leases", member(each.record.seq, each.id16)) for each in running))
+            _, ends = yield from read(*(("ZSCORE", "leases", each.member) for each in running))
             ordered = sorted(
                 zip(ends, running, strict=True), key=lambda pair: (float(pair[0] or 0), pair[1].record.seq)
             )

@@ -13,7 +13,7 @@ Settings after `?`:
 - `install=auto|never`: whether opening may install the store on a server that has none of this name;
 - `pool=32` limits the connections of one event loop;
 - `reply_timeout=30`: the seconds after which a connection without a reply counts as broken;
-- `completed_bytes=1000000000`: of completed jobs, the newest so many bytes of records are kept, whatever their age;
+- `completed_bytes=1000000000`: of completed jobs, the newest so many bytes of records and payloads are kept;
 - `durability=volatile|1s|fsync|replicated`: what must survive a crash; see `durability.py`;
 - `replicas=1`: so many replicas must have an enqueued job before it is acknowledged; 1 for `replicated`, else 0;
 - `replica_timeout=1`: the seconds that an enqueue waits for them;

@@ -13,13 +13,14 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from holdfast.backends.redis.primary import Primary, connect_blocking
-from holdfast.errors import StoreUnavailable
+from holdfast.backends.redis.primary import connect_blocking
+from holdfast.backends.redis.wire import BlockingWire, Server
 from holdfast.store.local_notifier import EXPECTED_FOR, StopSignal
 from holdfast.store.remote_notifier import RemoteNotifier
 
 _JOBS, _EXPECTED = "jobs", "expected"
 _AGAIN_AFTER = 1.0
+_LOOK_EVERY = 5.0  # seconds: whether another primary is known by now
 _TIMEOUT = 5.0
 _FAULTS = (RedisError, OSError)
 
@@ -29,10 +30,9 @@ class PublishConnection:
 
     rest = 0.0
 
-    def __init__(self, primary: Primary) -> None:
-        prefix = primary.location.prefix
-        self._primary = primary
-        self._connection: Any = None
+    def __init__(self, server: Server) -> None:
+        prefix = server.location.prefix
+        self._wire = BlockingWire(server)
         self._commands: dict[str, tuple[str | int, ...]] = {
             _JOBS: ("PUBLISH", f"{prefix}wake", "r"),
             _EXPECTED: ("SET", f"{prefix}ends", "1", "PX", int(EXPECTED_FOR * 1000)),
@@ -43,31 +43,22 @@ class PublishConnection:
         return False
 
     def send(self, kinds: Collection[str]) -> None:
-        """Send, over a new connection if necessary, and wait for the replies; raises `StoreUnavailable`."""
-        try:
-            self._connection = self._connection or connect_blocking(self._primary, _TIMEOUT)[0]
-            for kind in kinds:
-                self._connection.send_command(*self._commands[kind])
-                self._connection.read_response()
-        except _FAULTS as error:
-            self._primary.heed(error, self._primary.address)
-            self.close()
-            raise StoreUnavailable(str(error)) from error
+        """Send, over a new connection if necessary, and wait for the replies; raises `StoreError`."""
+        for kind in kinds:
+            self._wire.ask(self._commands[kind], _TIMEOUT)
 
     def close(self) -> None:
         """Close the connection."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.disconnect()
+        self._wire.close()
 
 
 class RedisNotifier(RemoteNotifier):
     """Notifies this process directly, and other processes through the server."""
 
-    def __init__(self, primary: Primary) -> None:
-        super().__init__("redis", self._listen, PublishConnection(primary))
-        self._primary = primary
-        self._channel = f"{primary.location.prefix}wake"
+    def __init__(self, server: Server) -> None:
+        super().__init__("redis", self._listen, PublishConnection(server))
+        self._primary = server.primary
+        self._channel = f"{server.location.prefix}wake"
 
     def notify(self) -> None:
         """Wake the listeners of this process, and notify other processes."""
@@ -92,15 +83,15 @@ class RedisNotifier(RemoteNotifier):
                 stop.wait(_AGAIN_AFTER)
 
     def _receive(self, stop: StopSignal) -> None:
-        connection, _ = connect_blocking(self._primary, None)
+        connection, address = connect_blocking(self._primary, _TIMEOUT)
         try:
             connection.send_command("SUBSCRIBE", self._channel)
             connection.read_response()
             super().notify()  # something may have come while no connection listened
             super().notify_ends()
             poll = _poll(connection, stop)
-            while not stop.is_set():
-                has_come = any(descriptor != stop.fileno() for descriptor, _ in poll.poll(30_000))
+            while not stop.is_set() and self._primary.is_current(address):
+                has_come = any(descriptor != stop.fileno() for descriptor, _ in poll.poll(_LOOK_EVERY * 1000))
                 while has_come and not stop.is_set():
                     _, _, kind = connection.read_response()
                     if kind == b"e":

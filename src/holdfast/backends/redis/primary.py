@@ -13,6 +13,7 @@ cluster that needs no question: a replica answers MOVED.
 from __future__ import annotations
 
 import asyncio
+import socket
 from types import ModuleType
 from typing import Any
 
@@ -28,6 +29,8 @@ from holdfast.backends.redis.location import Address, RedisLocation
 CONNECT_TIMEOUT = 5.0
 _SENTINEL_TIMEOUT = 1.0
 _NOWHERE = Address("", 0)
+# A machine that is gone closes no connection, and one that listens sends nothing: the kernel finds out within 25 s.
+_KEEPALIVE = {"socket_keepalive_options": {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}}
 
 
 class Primary:
@@ -172,7 +175,7 @@ def _new(module: ModuleType, location: RedisLocation, address: Address, **settin
     settings |= {"protocol": 2, "retry": Retry(NoBackoff(), 0)}
     if location.path is not None:
         return module.UnixDomainSocketConnection(path=location.path, **settings)
-    settings |= {"host": address.host, "port": address.port}
+    settings |= {"host": address.host, "port": address.port, "socket_keepalive": True, **_KEEPALIVE}
     if location.tls:
         return module.SSLConnection(ssl_ca_certs=location.ca, ssl_check_hostname=True, **settings)
     return module.Connection(**settings)

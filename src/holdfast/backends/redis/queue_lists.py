@@ -18,6 +18,7 @@ from holdfast.store.steps import Steps
 Counted = dict[int, dict[str, int]]
 SETS = "rxstbqf"  # ready, running, delayed, retrying, blocked, waiting for a slot, failed
 _LINES = 500  # order keys that one step looks at
+_MINUTES = 100  # counted minutes that one step reads: each has some numbers for each lane
 _THINGS = ("enqueued", "completed", "retried", "failed", "cancelled", "lost")
 
 
@@ -69,37 +70,26 @@ def _lanes(directory: LaneDirectory, at: int, name: str) -> list[int]:
     return [number for number, lane in enumerate(directory.lanes) if lane[at] == name]
 
 
-def _queues(rows: JobReads, most: int) -> Steps[list[Any]]:
-    _, counts, _ = yield from counted(rows, SETS)
-    heads = yield from _heads(rows)
-    directory = rows.directory
-    names = {queue for queue, _ in directory.lanes} | directory.queues.keys()
-    answer: list[Any] = []
-    for name in sorted(names):
-        lanes = _lanes(directory, 0, name)
-        ready, running, *rest = _summed(counts, lanes)
-        is_cut = any(counts[lane]["r"] >= most for lane in lanes)
-        kept = [min(number, most) for number in rest]
-        due = _due(heads[lane] for lane in lanes if lane in heads)
-        paused = directory.queues.get(name, FREE).paused
-        answer.append((name, paused, min(ready, most), running, *kept, is_cut, due))
-    return answer
+def _summaries(at: int) -> Callable[..., Steps[list[Any]]]:
+    """List the queues (`at` 0) or the tasks (1), by their place in a lane."""
 
+    def listing(rows: JobReads, most: int) -> Steps[list[Any]]:
+        _, counts, _ = yield from counted(rows, SETS)
+        heads = yield from _heads(rows)
+        directory = rows.directory
+        places = (directory.queues, directory.tasks)[at]
+        answer: list[Any] = []
+        for name in sorted({lane[at] for lane in directory.lanes} | places.keys()):
+            lanes = _lanes(directory, at, name)
+            ready, running, *rest = _summed(counts, lanes)
+            is_cut = any(counts[lane]["r"] >= most for lane in lanes)
+            kept = [min(number, most) for number in rest]
+            due = _due(heads[lane] for lane in lanes if lane in heads)
+            paused = places.get(name, FREE).paused
+            answer.append((name, paused, min(ready, most), running, *kept, is_cut, due))
+        return answer
 
-def _tasks(rows: JobReads, most: int) -> Steps[list[Any]]:
-    _, counts, _ = yield from counted(rows, SETS)
-    heads = yield from _heads(rows)
-    directory = rows.directory
-    answer: list[Any] = []
-    for name in sorted({task for _, task in directory.lanes} | directory.tasks.keys()):
-        lanes = _lanes(directory, 1, name)
-        ready, running, *rest = _summed(counts, lanes)
-        is_cut = any(counts[lane]["r"] >= most for lane in lanes)
-        kept = [min(number, most) for number in rest]
-        due = _due(heads[lane] for lane in lanes if lane in heads)
-        paused = directory.tasks.get(name, FREE).paused
-        answer.append((name, paused, min(ready, most), running, *kept, is_cut, due))
-    return answer
+    return listing
 
 
 def _depth(rows: JobReads, queue: str) -> Steps[list[Any]]:
@@ -275,7 +265,10 @@ def _counts(rows: JobReads, since: int) -> Steps[list[Any]]:
     yield from rows.directory.known()
     now, _ = yield from read()
     _, (minutes,) = yield from read(("ZRANGE", "minutes", now - since, "+inf", "BYSCORE"))
-    _, found = yield from read(*(("HGETALL", b"n" + minute) for minute in minutes))
+    found: list[Any] = []
+    for start in range(0, len(minutes), _MINUTES):
+        _, some = yield from read(*(("HGETALL", b"n" + minute) for minute in minutes[start : start + _MINUTES]))
+        found += some
     answer: list[Any] = []
     for minute, fields in zip(minutes, found, strict=True):
         numbers: dict[int, dict[str, int]] = {}
@@ -315,8 +308,8 @@ def prune_records(counts: timedelta | None, workers: timedelta) -> Steps[None]:
 
 
 LISTS: dict[str, Callable[..., Steps[list[Any]]]] = {
-    "queues": _queues,
-    "tasks": _tasks,
+    "queues": _summaries(0),
+    "tasks": _summaries(1),
     "depth": _depth,
     "waiting_tasks": _waiting_tasks,
     "job_facts": _job_facts,

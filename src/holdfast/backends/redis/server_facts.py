@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.backends.redis.durability import Persistence, lack
+from holdfast.backends.redis.error_map import REMEDIES
 from holdfast.backends.redis.location import RedisLocation
 from holdfast.backends.redis.wire import AsyncWire
 from holdfast.errors import ConfigError, PrivilegeMissing, SchemaMismatch, StoreError, StoreUnavailable
@@ -40,7 +41,9 @@ class ServerReport(msgspec.Struct, frozen=True):
         return Persistence.of(self.info, self.settings)
 
     def check(self, location: RedisLocation) -> None:
-        """Raise if no store can be on such a server."""
+        """Raise if no store can be on such a server, or not yet."""
+        if self.info.get("loading") == "1":  # until it has, it says that it has no append-only file
+            raise StoreUnavailable(f"{location.url}: {REMEDIES['LOADING']}")
         if tuple(int(part) for part in self.version.split(".")[:2]) < OLDEST[self.kind]:
             needed = "Redis 7.0 or Valkey 7.2 is needed, for scripts with flags"
             raise SchemaMismatch(f"{location.url} is {self.kind} {self.version}: {needed}")

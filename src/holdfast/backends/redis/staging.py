@@ -35,11 +35,11 @@ _WORDS = 500  # that one script stages, and the rest of a piece
 def enqueue_in_pieces(packed: Sequence[bytes]) -> Steps[bytes]:
     """Enqueue many jobs without conditions, all or none; return 1 for each that is new, and 0 for the others.
 
-    If some are gone before the batch is complete, because a failover has lost them or an hour has passed, all are sent
-    again.
+    If some are gone before the batch is complete, because of a failover or after five minutes, all are sent again.
     """
     name = secrets.token_bytes(16)
-    yield from _stage(name, ([0, "", *packed[start : start + _JOBS]] for start in range(0, len(packed), _JOBS)))
+    lanes = (yield from pending()).lanes
+    yield from _stage(name, ([0, "", *packed[start : start + _JOBS]] for start in range(0, len(packed), _JOBS)), lanes)
     yield from _apply(name)
     _, (answers,) = yield from read(("GET", b"v" + name))
     return answers or b"1" * len(packed)
@@ -56,7 +56,7 @@ def lock_for_batch() -> Steps[None]:
 def commit_batch(collected: Pending) -> Steps[None]:
     """Write all that a verb has collected under the lock; raises `Restart` if the lock is lost."""
     if collected.batch is not None:
-        yield from _stage(collected.batch, _pieces(collected), _LOCKED)
+        yield from _stage(collected.batch, _pieces(collected), collected.lanes, _LOCKED)
         yield from _apply(collected.batch)
 
 
@@ -85,21 +85,21 @@ def apply_batches() -> Steps[None]:
     yield from _apply(b"")
 
 
-def _stage(name: bytes, pieces: Iterable[Sequence[Word]], locked: Word = "") -> Steps[None]:
+def _stage(name: bytes, pieces: Iterable[Sequence[Word]], lanes: bytes, locked: Word = "") -> Steps[None]:
     """Keep pieces aside, which has no effect before the last call: from then on they are enqueued."""
     words: list[Word] = []
     before = 0
     for piece in pieces:
         words += (len(piece), *piece)
         if len(words) > _WORDS:
-            yield from _send([name, 0, locked, before, *words], is_last=False)
+            yield from _send([name, 0, locked, before, *words], lanes, is_last=False)
             before += len(words)
             words = []
-    yield from _send([name, 1, locked, before, *words], is_last=True)
+    yield from _send([name, 1, locked, before, *words], lanes, is_last=True)
 
 
-def _send(words: Sequence[Word], *, is_last: bool) -> Steps[None]:
-    if not (yield ScriptCall(STAGE, words, is_kept_back=not is_last)):
+def _send(words: Sequence[Word], lanes: bytes, *, is_last: bool) -> Steps[None]:
+    if not (yield ScriptCall(STAGE, words, is_kept_back=not is_last, lanes=lanes)):
         raise Restart  # the lock has expired, or a failover has lost what was kept
 
 

@@ -35,6 +35,8 @@ class ScriptCall(NamedTuple):
 
     `is_kept_back`: what it writes has no effect without a later call. `is_confirmed`: what it reads is acknowledged to
     the caller, so that it waits for replicas, where the URL asks for that. `keys`: those of a handler that it uses.
+    `lanes`: the stamp of the lanes whose numbers are in it: under another one nothing is written, and the verb starts
+    again.
     """
 
     script: LuaScript
@@ -43,6 +45,7 @@ class ScriptCall(NamedTuple):
     is_kept_back: bool = False
     is_confirmed: bool = False
     keys: Sequence[Word] = ()
+    lanes: bytes = b""
 
     @property
     def writes(self) -> bool:
@@ -106,6 +109,8 @@ class Pending:
         self.guards: list[Guard] = []
         self.commands: list[Command] = []
         self.jobs: list[bytes] = []
+        self.lanes = b""
+        """The stamp of the lanes whose numbers are in the jobs."""
         self.places: dict[str, int] = {}
         """The place of each job to insert, by id."""
         self.base: int | None = None
@@ -154,7 +159,7 @@ class Pending:
 
     def commit(self) -> Steps[None]:
         """Write all in one script; raises `Restart` if a guard does not hold."""
-        if (yield ScriptCall(COMMIT if self.jobs else WRITE, self.closing())) == b"!":
+        if (yield ScriptCall(COMMIT if self.jobs else WRITE, self.closing(), lanes=self.lanes)) == b"!":
             raise Restart
 
     def seqs_of(self, places: Sequence[int]) -> bytes:

@@ -21,7 +21,7 @@ from holdfast.backends.redis.durability import Confirmation
 from holdfast.backends.redis.error_map import is_reply, translate
 from holdfast.backends.redis.location import Address, RedisLocation
 from holdfast.backends.redis.primary import CONNECT_TIMEOUT, Primary, connect_blocking
-from holdfast.backends.redis.steps import AnotherStore, ScriptCall, Word
+from holdfast.backends.redis.steps import AnotherStore, Restart, ScriptCall, Word
 from holdfast.errors import SchemaMismatch, StoreUnavailable
 from holdfast.store.connection_pool import AsyncPools
 from holdfast.store.schema_version import require_version
@@ -49,7 +49,7 @@ class Server:
         """Return the words of a call to the store with this id."""
         clock: Word = "" if self.clock is None else self.clock()
         keys = (1 + len(call.keys), self._meta, *call.keys)
-        return ("EVALSHA", call.script.sha, *keys, b"" if call.any_store else store, clock, *call.words)
+        return ("EVALSHA", call.script.sha, *keys, b"" if call.any_store else store + call.lanes, clock, *call.words)
 
     def exchange(self, call: ScriptCall, store: bytes) -> Exchange:
         """Run a script on the store with this id, load it first if need be, and wait for replicas where that is due."""
@@ -64,7 +64,7 @@ class Server:
         return self.confirmation.checked(replies)
 
     def refused(self, error: Exception) -> None:
-        """Raise what follows from a script's own refusal: the store is missing, of another version, or another one."""
+        """Raise what follows from a script's own refusal: another version, another store, other lanes."""
         text = str(error)
         if text.startswith("HOLDFAST version "):
             require_version(int(text.rpartition(" ")[2]), VERSION, f"the keys of {self.location.url}")
@@ -72,6 +72,9 @@ class Server:
         if text.startswith("HOLDFAST another store"):
             self.id = b""
             raise AnotherStore
+        if text.startswith("HOLDFAST other lanes"):
+            self.id = b""  # they are read again
+            raise Restart
 
 
 def _plain(words: tuple[Word, ...]) -> Exchange:
@@ -213,7 +216,15 @@ class BlockingWire:
         self._address = server.primary.address
 
     def call(self, call: ScriptCall, store: bytes, timeout: float | None = None) -> Any:
-        """Run a script on the store with this id; on another server, if this one answers that the store is there."""
+        """Run a script on the store with this id."""
+        return self._run(lambda: self._server.exchange(call, store), timeout)
+
+    def ask(self, words: tuple[Word, ...], timeout: float | None = None) -> Any:
+        """Run a plain command, outside any script."""
+        return self._run(lambda: _plain(words), timeout)
+
+    def _run(self, begin: Callable[[], Exchange], timeout: float | None) -> Any:
+        """Run an exchange; on another server, if this one answers that the store is there."""
         url = self._server.location.url
         for left in reversed(range(_SERVERS)):
             try:
@@ -221,7 +232,7 @@ class BlockingWire:
             except _FAULTS as error:
                 self.close()
                 raise translate(error, url, writes=False) from error
-            exchange, writes = self._server.exchange(call, store), False
+            exchange, writes = begin(), False
             try:
                 commands, writes = next(exchange)
                 while True:

@@ -103,7 +103,8 @@ class TestEnqueue(Conformance):
     async def test_a_large_batch_is_enqueued_in_one_call(self, backend: Backend) -> None:
         jobs = [a_job() for _ in range(2500)]
         assert await backend.jobs.enqueue(jobs) == [True] * 2500
-        assert [job.id for job in await claim(backend, 3000)] == [job.id for job in jobs]
+        claimed = [job.id for _ in range(3) for job in await claim(backend)]
+        assert claimed == [job.id for job in jobs]
 
     async def test_jobs_are_enqueued_all_or_none(self, backend: Backend) -> None:
         good, bad = a_job(), a_job(payload="\ud800")  # a lone surrogate: no store can encode it

@@ -10,6 +10,11 @@ local function holds(kind, key, field, value)
   return call(kind, key) == tonumber(value)
 end
 
+-- Whether a seq that was taken before is that of another job: a failover may have lost that it was taken.
+local function is_given(seq)
+  return tonumber(call('GET', P .. 'seq') or 0) < seq or string.find(id_of(seq), '%Z') ~= nil
+end
+
 local function apply(words, n, instant, mode)
   local groups, jobs, verdicts, failed = {}, {}, {}, false
 
@@ -39,6 +44,7 @@ local function apply(words, n, instant, mode)
   end
   if mode ~= '0' then
     for i, found in pairs(records(ids)) do failed = failed or found end
+    for k = 1, #seqs, 8 do failed = failed or is_given(at('>I8', seqs, k)) end
     if failed then return nil end
     if mode == '?' then return '' end
   end

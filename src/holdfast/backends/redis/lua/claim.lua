@@ -1,43 +1,20 @@
--- Leases ready jobs. ARGV: shape, worker, span, isolates, limit, bytes, fence, lanes of 4 bytes each; or, if a limit
--- concerns some of them, the members in the next one: those that are still ready, if there is room for all, and if the
--- rates are as they were read.
--- With a fence, it goes on with the claim that took it, unless another claim has come between.
+-- Leases ready jobs. ARGV: shape, worker, span, isolates, limit, bytes, lanes of 4 bytes each; or, if a limit concerns some
+-- of them, the members in the next one: those that are still ready, if there is room for all, and if the rates are as they
+-- were read.
 local shape, worker, span, isolates = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6] == '1'
-local limit, most, lanes, chosen = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[10], ARGV[11]
-local last = call('GET', P .. 'fence')
-local goes_on = ARGV[9] ~= ''
-if goes_on and last ~= ARGV[9] then return {'none'} end
+local limit, most, lanes, chosen = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
 if known[3] ~= shape then return {'shape'} end
 
-local function before(one, other)
-  if one[1] ~= other[1] then return one[1] < other[1] end
-  return one[2] < other[2]
-end
-
--- The first members by turn, then seq, over all lanes. A lane whose first job comes too late is not read.
+-- The first members by turn, then seq, over all lanes.
 local function front()
-  if #lanes == 0 then return {} end
-  if #lanes == 4 then return call('ZRANGE', P .. 'r' .. int(at('>I4', lanes, 1)), 0, limit - 1) end
-  local heads, places, bound = {}, {}, '+inf'
-  for i = 1, #lanes, 4 do
-    local key = P .. 'r' .. int(at('>I4', lanes, i))
-    local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
-    if first[1] then heads[#heads + 1] = {tonumber(first[2]), i, key} end
-  end
-  table.sort(heads, before)
-  for _, head in ipairs(heads) do
-    if #places >= limit and head[1] > places[limit][1] then break end
-    local found = call('ZRANGE', head[3], '-inf', bound, 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
-    for k = 1, #found, 2 do places[#places + 1] = {tonumber(found[k + 1]), seq_of(found[k]), found[k]} end
-    table.sort(places, before)
-    if #places >= limit then bound = int(places[limit][1]) end
-  end
-  local members = {}
-  for k = 1, math.min(limit, #places) do members[k] = places[k][3] end
+  local sets, members = {}, {}
+  for i = 1, #lanes, 4 do sets[#sets + 1] = 'r' .. int(number_at(lanes, i)) end
+  if #sets == 1 then return call('ZRANGE', P .. sets[1], 0, limit - 1) end
+  for i, place in ipairs(first_of(sets, limit)) do members[i] = place[3] end
   return members
 end
 
-local members, next_word, has_rates = {}, 12, false
+local members, next_word, has_rates = {}, 11, false
 if chosen == '' then
   members = front()
 else
@@ -67,7 +44,7 @@ for i = 1, #members do
     local position = 49
     if band(byte(record, 2), KEYED) > 0 then position = 51 + at('>I2', record, 49) end
     size = size + number_at(record, position)
-    if count == limit or (size > most and (count > 0 or goes_on)) then
+    if count == limit or (size > most and count > 0) then
       cut = '1'
       break
     end
@@ -80,7 +57,7 @@ if count == 0 then return {chosen == '' and 'none' or 'again'} end
 local is_front = chosen == '' and taken[count] == count
 
 -- A failover may have lost the last fences; the clock has moved on since.
-local fence = goes_on and tonumber(last) or math.max((tonumber(last) or 0) + 1, now)
+local fence = math.max((tonumber(call('GET', P .. 'fence')) or 0) + 1, now)
 local fence_text = int(fence)
 call('SET', P .. 'fence', fence_text)
 local number = call('HGET', P .. 'worker', worker)

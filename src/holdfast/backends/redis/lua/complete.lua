@@ -54,7 +54,7 @@ for i = 1, #ids do
     add(lane.running, member)
     add(lane.ledger, sub(lane.finished, 2) .. sub(member, 3, 8))
     lane.count, lane.time = lane.count + 1, lane.time + now - starts[started]
-    size = size + #new
+    size = size + size_of(new)
     done[id], verdicts[i] = true, '1'
   else
     verdicts[i] = '0'

@@ -55,7 +55,7 @@ for i = 3, #ARGV, 3 do
       local holder = call('HGET', P .. 'u', key)
       if holder and sub(holder, 1, 16) == id and sub(holder, 18, 25) == '\0\0\0\0\0\0\0\0' then call('HDEL', P .. 'u', key) end
     end
-    if kept[1] and byte(kept[1], 1) == COMPLETED then size = size + #kept[1] end
+    if kept[1] and byte(kept[1], 1) == COMPLETED then size = size + size_of(kept[1]) end
     call('HDEL', bucket, id, id .. 'p', id .. 'g', id .. 'u')
     call('UNLINK', P .. 'a' .. id)
     if ledgers[set] then call('HINCRBY', P .. 'gone', sub(set, 2), 1) else call('ZREM', P .. set, member) end

@@ -1,11 +1,7 @@
 -- Returns, for entries of a ledger, the ids of their jobs; '' in place of one that is gone.
 local function live(entries)
   local ids = {}
-  for i, entry in ipairs(entries) do
-    local seq = at('>I8', '\0\0' .. sub(entry, 8), 1)
-    local from = seq % CHUNK * 16
-    ids[i] = call('GETRANGE', P .. 'i' .. int(math.floor(seq / CHUNK)), from, from + 15)
-  end
+  for i, entry in ipairs(entries) do ids[i] = id_of(at('>I8', '\0\0' .. sub(entry, 8), 1)) end
   local found = records(ids)
   for i, entry in ipairs(entries) do
     local record = found[i]

@@ -1,4 +1,5 @@
--- Every script begins with this. KEYS[1] is `meta`; ARGV[1] is the id of the store, '' for any; ARGV[2] a test's clock.
+-- Every script begins with this. KEYS[1] is `meta`; ARGV[1] is the id of the store, '' for any, and after it the stamp of the
+-- lanes, if the script gets numbers of lanes for new jobs; ARGV[2] a test's clock.
 --
 -- A record, big-endian: state, flags, interrupted, lost (1 byte each), attempt (5), excused (9), turn (13), seq (21),
 -- lane (29), priority (33), max_attempts (37), enqueued_at (41). If LEASED: fence (49), started_at (57), the lease's span
@@ -15,9 +16,10 @@ local LIMITED, READY, SCHEDULED, BLOCKED, WAITING, RUNNING, COMPLETED = 0, 1, 2,
 local RETRYING, ISOLATED, KEYED, APART, ASKED, EXTRA, LEASED, FOLLOWED = 1, 2, 4, 8, 16, 32, 64, 128
 local STEP, MINUTE, WORDS, CHUNK = 60000000, 60000000, 4000, 1000
 
-local known = call('HMGET', KEYS[1], 'version', 'id', 'shape')
+local known = call('HMGET', KEYS[1], 'version', 'id', 'shape', 'lanes')
 if known[1] ~= '1' then return redis.error_reply('HOLDFAST version ' .. (known[1] or '0')) end
-if ARGV[1] ~= '' and known[2] ~= ARGV[1] then return redis.error_reply('HOLDFAST another store') end
+if ARGV[1] ~= '' and known[2] ~= sub(ARGV[1], 1, 16) then return redis.error_reply('HOLDFAST another store') end
+if #ARGV[1] > 16 and known[4] ~= sub(ARGV[1], 17) then return redis.error_reply('HOLDFAST other lanes') end
 -- A node from which the slot is moving away has meta, but refuses a key that it does not find: before any write.
 call('EXISTS', P .. 'probe')
 
@@ -49,6 +51,12 @@ end
 
 local function seq_of(member) return number_at(member, 1) * 4294967296 + number_at(member, 5) end
 
+-- The id that a seq was given to; '' or zeros if it was not.
+local function id_of(seq)
+  local from = seq % CHUNK * 16
+  return call('GETRANGE', P .. 'i' .. int(math.floor(seq / CHUNK)), from, from + 15)
+end
+
 -- The records of ids of 16 bytes, in their order; false for one that does not exist.
 local function records(ids)
   local groups, found, last, group = {}, {}, nil, nil
@@ -71,6 +79,11 @@ local function records(ids)
     end
   end
   return found
+end
+
+-- The bytes of a record, and of a payload that lies apart from it.
+local function size_of(record)
+  return #record + (band(byte(record, 2), APART) > 0 and number_at(record, #record - 3) or 0)
 end
 
 -- Writes are collected, and sent as few long commands. `n` is the number of words: `#` would search for it each time.

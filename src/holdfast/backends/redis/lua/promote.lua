@@ -1,18 +1,9 @@
 -- Moves at most ARGV[3] due jobs from scheduled to ready, the longest due first; returns how many, and lines to look at.
-local limit, places = tonumber(ARGV[3]), {}
-local sets = call('ZRANGE', P .. 'due', '-inf', int(now), 'BYSCORE')
-for _, set in ipairs(sets) do
-  local found = call('ZRANGE', P .. set, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
-  for k = 1, #found, 2 do places[#places + 1] = {tonumber(found[k + 1]), at('>I8', found[k], 1), found[k], set} end
+local sets, ids = call('ZRANGE', P .. 'due', '-inf', int(now), 'BYSCORE'), {}
+local places, lines = first_of(sets, tonumber(ARGV[3])), {}
+for i, place in ipairs(places) do
+  if place[1] <= now then ids[i] = sub(place[3], 9) end
 end
-if #sets > 1 then
-  table.sort(places, function(one, other)
-    if one[1] ~= other[1] then return one[1] < other[1] end
-    return one[2] < other[2]
-  end)
-end
-local ids, moved, lines = {}, math.min(limit, #places), {}
-for i = 1, moved do ids[i] = sub(places[i][3], 9) end
 local found = records(ids)
 for i, id in ipairs(ids) do
   local record, member = found[i], places[i][3]
@@ -32,4 +23,4 @@ end
 settle_all(lines)
 for _, set in ipairs(sets) do redue(set) end
 wake()
-return {moved, marked}
+return {#ids, marked}

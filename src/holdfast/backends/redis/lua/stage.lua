@@ -16,7 +16,7 @@ if ARGV[5] ~= '' then
 end
 if #ARGV > 6 then
   call('RPUSH', key, unpack(ARGV, 7))
-  call('EXPIRE', key, 3600)
+  call('EXPIRE', key, 300)
 end
 if ARGV[4] == '1' then
   call('PERSIST', key)

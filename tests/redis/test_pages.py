@@ -1,12 +1,15 @@
-"""The ledger of completed jobs: a list, from which a job in the middle cannot be taken."""
+"""Pages of jobs; the ledger of completed ones is a list, from which a job in the middle cannot be taken."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from tests.redis.whole import check_whole
 
 from holdfast.backends.redis.backend import RedisBackend
+from holdfast.backends.redis.steps import ScriptCall
+from holdfast.backends.redis.wire import AsyncWire
 from holdfast.model.job import JobState
 from holdfast.model.outcome import Completed
 from holdfast.store.values import Finish, JobFilter, Retention
@@ -37,6 +40,59 @@ async def _listed(backend: RedisBackend, limit: int) -> list[str]:
         if page.cursor is None:
             return found
         cursor = page.cursor
+
+
+def _scripts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of the scripts that are called from now on."""
+    names: list[str] = []
+    call = AsyncWire.call
+
+    async def noted(wire: AsyncWire, asked: ScriptCall, store: bytes) -> object:
+        names.append(asked.script.name)
+        return await call(wire, asked, store)
+
+    monkeypatch.setattr(AsyncWire, "call", noted)
+    return names
+
+
+@pytest.mark.parametrize("delay", [None, timedelta(hours=1)])
+async def test_a_page_costs_the_same_however_many_jobs_are_due_at_the_same_time(
+    backend: RedisBackend, monkeypatch: pytest.MonkeyPatch, delay: timedelta | None
+):
+    ids = await enqueue(backend, *(a_job(delay=delay) for _ in range(2000)))  # staged: all have the same turn
+    state = JobState.READY if delay is None else JobState.SCHEDULED
+    first = await backend.insight.jobs(JobFilter(state, limit=1999))
+    names = _scripts(monkeypatch)
+    last = await backend.insight.jobs(JobFilter(state, limit=10, cursor=first.cursor))
+    assert [job.id for job in (*first.jobs, *last.jobs)] == ids
+    assert len(names) <= 4
+
+
+async def test_no_script_looks_at_more_than_some_jobs_of_a_ledger_that_are_gone(
+    backend: RedisBackend, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+):
+    (first,) = await _completed(backend, clock, 1)
+    many = await enqueue(backend, *(a_job() for _ in range(6000)))
+    for _ in range(60):
+        await backend.jobs.finish([Finish(job.lease, Completed()) for job in await claim(backend, 100)])
+        clock.advance(1)
+    for start in range(0, len(many), 1000):
+        await _delete(backend, *many[start : start + 1000])
+    names = _scripts(monkeypatch)
+    assert await _listed(backend, 5) == [first]
+    assert names.count("ledger_page") in range(4, 10)
+
+
+async def test_counts_of_many_minutes_are_read_in_several_scripts(
+    backend: RedisBackend, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+):
+    for _ in range(250):
+        await enqueue(backend, a_job())
+        clock.advance(60)
+    names = _scripts(monkeypatch)
+    found = await backend.insight.counts(timedelta(days=30), by_minute=True)
+    assert [count.enqueued for count in found] == [1] * 250
+    assert len(names) >= 4
 
 
 async def _delete(backend: RedisBackend, *ids: str) -> None:
