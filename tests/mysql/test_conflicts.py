@@ -49,15 +49,23 @@ async def test_of_two_verbs_that_deadlock_the_victim_is_repeated_and_both_are_do
 
 
 async def test_a_row_that_another_session_keeps_locked_is_waited_for_and_then_named(backend: MysqlBackend, url: str):
+    """The server undoes the statement that has waited; what the verb wrote before must not be committed."""
     job = await hold_one(backend)
     other = mysql.connect(url)
+
+    def verb() -> Steps[None]:
+        yield from run("set_turns", seq=job.seq, turn=-7)
+        yield from run("leave_running", seq=job.seq)
+
     try:
         other.begin()
         with other.cursor() as cursor:
             cursor.execute("select * from holdfast_running where seq = %s for update", (job.seq,))
         with pytest.raises(StoreUnavailable, match="waited too long"):
-            await backend._parts.here.runner.write_briefly(lambda: run("leave_running", seq=job.seq))
+            await backend._parts.here.runner.write_briefly(verb)
         other.rollback()
+        await enqueue(backend, a_job())  # on the same session
+        assert mysql.run(url, "select count(*) from holdfast_job where turn = -7") == [(0,)]
         assert await state_of(backend, job.id) is JobState.RUNNING
     finally:
         other.close()

@@ -117,7 +117,7 @@ def script_parts(text: str) -> list[str]:
 class Session:
     """How a verb runs: `begin` goes before its first statements. `has_committed`: its last request has committed.
 
-    `is_committing`: the next reply may be that of the commit.
+    `is_committing`: the next reply may be that of the commit. `is_migrating`: it has the lock of a migration.
     """
 
     def __init__(
@@ -133,6 +133,7 @@ class Session:
         self.has_begun = False
         self.is_alone = is_alone
         self.is_committing = False
+        self.is_migrating = False
         self.has_committed = False
         self.reply_timeout = reply_timeout
 
@@ -161,6 +162,7 @@ class Session:
 
     def request(self, asked: Any) -> _Trip:
         """Return what to send for a step."""
+        self.is_migrating = self.is_migrating or isinstance(asked, Script)
         request = _request(self.statements, asked, commits=self.is_alone, text=self.place)
         if not self.begin:
             return request

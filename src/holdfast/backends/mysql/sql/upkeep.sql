@@ -103,16 +103,13 @@ select schema_version from holdfast_meta;
 update holdfast_meta set schema_version = :version;
 
 -- name: migration_lock
--- Per session, and not ended by a commit, which each statement of a migration makes.
+-- Until the session ends: a commit, which each statement of a migration makes, does not release it.
 select get_lock(concat('holdfast ', left(sha2(database(), 256), 40)), 20);
-
--- name: migration_unlock
-select release_lock(concat('holdfast ', left(sha2(database(), 256), 40)));
 
 -- name: server_look
 select version(), @@version_comment, (
     select count(*) from information_schema.engines where engine = 'InnoDB' and support in ('YES', 'DEFAULT')
-), @@autocommit;
+), @@max_allowed_packet;
 
 -- name: server_facts
 select 'version' as fact, version() as value
