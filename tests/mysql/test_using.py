@@ -203,7 +203,7 @@ async def test_a_closed_connection_and_a_foreign_object_are_refused(backend: Mys
         backend.join(object())
 
 
-async def test_a_statement_of_ours_that_waits_too_long_in_a_callers_transaction_is_named(backend: MysqlBackend, url: str):
+async def test_a_verb_that_waits_too_long_in_a_callers_transaction_is_named(backend: MysqlBackend, url: str):
     job = await hold_one(backend)
     other = mysql.connect(url)
     try:

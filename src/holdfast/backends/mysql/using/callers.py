@@ -10,13 +10,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from holdfast.backends.mysql.connecting import connect_blocking
 from holdfast.backends.mysql.driver import Result, drop
 from holdfast.backends.mysql.error_map import DriverError, translate
-from holdfast.backends.mysql.execute import Session, drive_blocking
+from holdfast.backends.mysql.execute import Session, drive_blocking, exchange, exchange_blocking
 from holdfast.backends.mysql.location import MysqlLocation
 from holdfast.backends.mysql.statements import MysqlStatements
 from holdfast.backends.mysql.using import drivers
@@ -26,7 +26,7 @@ from holdfast.backends.sql.using.django import DjangoConnections
 from holdfast.backends.sql.using.sqlalchemy import Driver, SqlAlchemyConnections
 from holdfast.concurrency.statement_threads import in_own_thread
 from holdfast.errors import ConfigError
-from holdfast.store.steps import BecameReady, Ready, Steps
+from holdfast.store.steps import Ready, Steps
 
 T = TypeVar("T")
 _KINDS = (
@@ -116,45 +116,21 @@ class MysqlCallers(Callers):
 
     def _run(self, raw: Any, steps: Steps[T], prefix: str) -> T:
         session = _CallersSession(self._statements, prefix)
-        try:
-            asked = next(steps)
-            while True:
-                if isinstance(asked, BecameReady):
-                    asked = steps.send([])
-                    continue
-                request = session.request(asked)
-                try:
-                    found = [drivers.ask(raw, *bound) for bound in session.bound(request.texts)]
-                except drivers.errors() as error:
-                    asked = steps.throw(session.handled(drivers.as_ours(error)))
-                else:
-                    asked = steps.send(request.answer(found))
-        except StopIteration as stop:
-            return cast("T", stop.value)
-        finally:
-            steps.close()
+
+        def ask(texts: list[str]) -> list[Result]:
+            with drivers.as_ours():
+                return [drivers.ask(raw, *bound) for bound in session.bound(texts)]
+
+        return exchange_blocking(session.messages(steps, Ready()), ask)
 
     async def _run_async(self, raw: Any, steps: Steps[T], prefix: str) -> T:
         session = _CallersSession(self._statements, prefix)
-        try:
-            asked = next(steps)
-            while True:
-                if isinstance(asked, BecameReady):
-                    asked = steps.send([])
-                    continue
-                request = session.request(asked)
-                try:
-                    found: list[Result] = [
-                        await drivers.ask_async(raw, *bound) for bound in session.bound(request.texts)
-                    ]
-                except drivers.errors() as error:
-                    asked = steps.throw(session.handled(drivers.as_ours(error)))
-                else:
-                    asked = steps.send(request.answer(found))
-        except StopIteration as stop:
-            return cast("T", stop.value)
-        finally:
-            steps.close()
+
+        async def ask(texts: list[str]) -> list[Result]:
+            with drivers.as_ours():
+                return [await drivers.ask_async(raw, *bound) for bound in session.bound(texts)]
+
+        return await exchange(session.messages(steps, Ready()), ask)
 
 
 class _CallersSession(Session):
@@ -165,11 +141,6 @@ class _CallersSession(Session):
         self._prefix = prefix
         self._texts: list[str] = []
 
-    def request(self, asked: Any) -> Any:
-        """Return the statements of a step; a text is kept, with a mark in its place."""
-        self._texts = []
-        return super().request(asked)
-
     def place(self, text: str) -> str:
         """Keep a text; return the mark for it."""
         self._texts.append(text)
@@ -177,19 +148,16 @@ class _CallersSession(Session):
 
     def bound(self, texts: Sequence[str]) -> Generator[tuple[str, tuple[str, ...]]]:
         """Yield each statement with its texts."""
-        start = 0
         for text in texts:
             count = text.count("\0")
-            statement = self._prefix + text.replace("%", "%%").replace("\0", "%s")
-            yield statement, tuple(self._texts[start : start + count])
-            start += count
+            given, self._texts = self._texts[:count], self._texts[count:]
+            yield self._prefix + text.replace("%", "%%").replace("\0", "%s"), tuple(given)
 
 
 @contextmanager
 def _explained(raw: Any) -> Generator[None]:
     try:
-        yield
+        with drivers.as_ours():
+            yield
     except DriverError as error:
         raise translate(error, "the caller's connection", broken=not drivers.is_open(raw)) from error
-    except drivers.errors() as error:
-        raise translate(drivers.as_ours(error), "the caller's connection", broken=not drivers.is_open(raw)) from error
