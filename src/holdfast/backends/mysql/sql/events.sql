@@ -142,6 +142,6 @@ where event.category_id = (select category_id from holdfast_category where categ
   and event.stream = :stream and event.version > :after
 order by event.version limit :limit;
 
--- name: head_position
-select position_id from holdfast_head
-where category_id = :category_id and partition_id = :partition_id and :consumer is not null;
+-- name: find_head
+select position_id, recorded_at from holdfast_head
+where category_id = :category_id and partition_id = :partition_id;

@@ -57,19 +57,12 @@ update holdfast_queue set paused = 1 where queue = :queue and not paused;
 insert into holdfast_task (task, paused) values (:task, 0) on duplicate key update task = holdfast_task.task;
 update holdfast_task set paused = 1 where task = :task and not paused;
 
--- name: declare_queue
-insert into holdfast_queue (queue) values (:name) on duplicate key update queue = holdfast_queue.queue;
-update holdfast_queue
+-- name: declare_{kind}: queue, task
+insert into holdfast_{kind} ({kind}) values (:name) on duplicate key update {kind} = holdfast_{kind}.{kind};
+update holdfast_{kind}
 set max_running = :max_running, rate_jobs = :rate_jobs, rate_span = :rate_span, rate_burst = :rate_burst,
     declared = :declared
-where queue = :name and coalesce(declared, '') <> coalesce(:declared, '');
-
--- name: declare_task
-insert into holdfast_task (task) values (:name) on duplicate key update task = holdfast_task.task;
-update holdfast_task
-set max_running = :max_running, rate_jobs = :rate_jobs, rate_span = :rate_span, rate_burst = :rate_burst,
-    declared = :declared
-where task = :name and coalesce(declared, '') <> coalesce(:declared, '');
+where {kind} = :name and coalesce(declared, '') <> coalesce(:declared, '');
 
 -- name: declare_key
 insert into holdfast_task (task) values (:name) on duplicate key update task = holdfast_task.task;
