@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from holdfast.app.open import open_backend
@@ -88,3 +91,22 @@ def test_a_node_whose_locks_hold_on_it_alone_needs_a_promise_in_the_url(version:
 @pytest.mark.parametrize("version", ["8.0.19", "8.4.3", "9.7.4", "10.6.0-MariaDB", "11.8.6-MariaDB"])
 def test_a_supported_server_is_accepted(version: str):
     require_suitable(HERE, (version, "", 1), ())
+
+
+WITHOUT_DRIVER = """
+import sys
+sys.modules[sys.argv[1]] = None
+from holdfast.app.open import open_backend
+from holdfast.errors import ConfigError
+try:
+    open_backend("mysql://db/shop")
+except ConfigError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("driver", ["asyncmy", "pymysql"])
+def test_a_missing_driver_is_a_config_error_with_the_remedy(driver: str):
+    command = [sys.executable, "-c", WITHOUT_DRIVER, driver]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "pip install 'holdfast[mysql]'" in shown

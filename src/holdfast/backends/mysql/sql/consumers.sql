@@ -53,14 +53,16 @@ where consumer = :consumer and category_id = :category_id and partition_id = :pa
 
 -- name: retrying_among
 -- Those of these streams whose last parked event is to be retried.
-select parked.stream from holdfast_parked as parked
-straight_join (
+select latest.stream
+from (
     select stream, max(position_id) as position_id from holdfast_parked
     where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and stream in (:streams)
-    group by stream
-) as latest on latest.stream = parked.stream and latest.position_id = parked.position_id
-where parked.consumer = :consumer and parked.category_id = :category_id and parked.partition_id = :partition_id
-  and parked.retrying;
+    group by stream limit 1000000
+) as latest
+straight_join holdfast_parked as parked force index (primary)
+    on parked.consumer = :consumer and parked.category_id = :category_id and parked.partition_id = :partition_id
+    and parked.position_id = latest.position_id
+where parked.retrying;
 
 -- name: list_retries
 -- The first parked events that are to be handled again.
@@ -68,7 +70,7 @@ select event.event_id, category.category, event.stream, event.event_name, event.
        event.position_id, event.payload, event.headers, event.recorded_at, parked.attempts
 from (
     select event_id, attempts, position_id, category_id from holdfast_parked
-    where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and retrying
+    where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and retrying = 1
     order by position_id limit :limit
 ) as parked
 straight_join holdfast_event as event on event.event_id = parked.event_id

@@ -148,7 +148,8 @@ select lane.queue, lane.task, (queue.paused or coalesce(task.paused, false)) as 
 from {schema}.lane as lane join {schema}.queue as queue on queue.queue = lane.queue
 left join {schema}.task as task on task.task = lane.task
 where (
-    select 1 from {schema}.ready as ready where ready.lane_id = lane.lane_id order by turn, seq limit 1
+    select 1 from {schema}.ready as ready where ready.lane_id = lane.lane_id
+    order by ready.lane_id, ready.turn, ready.seq limit 1
 ) is not null
 order by lane.queue, lane.task;
 
