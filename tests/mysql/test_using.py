@@ -194,6 +194,19 @@ async def test_a_connection_to_another_database_is_refused(backend: MysqlBackend
                 await backend.join(using).enqueue([a_job()])
 
 
+async def test_a_connection_to_a_copy_of_the_database_on_another_server_is_refused(
+    backend: MysqlBackend, url: str, flavour: mysql.Flavour
+):
+    ((database, installation),) = mysql.run(url, "select database(), installation from holdfast_meta")
+    with mysql.own_server(flavour) as server:
+        copy = server.url + database
+        mysql.run(server.url, f"create database {database}")
+        mysql.run(copy, f"create table holdfast_meta select '{installation}' as installation")
+        async with over_pymysql(copy) as (using, _, _):
+            with pytest.raises(ConfigError, match="of a different server"):
+                await backend.join(using).enqueue([a_job()])
+
+
 async def test_a_closed_connection_and_a_foreign_object_are_refused(backend: MysqlBackend, url: str):
     async with over_pymysql(url) as (using, _, _):
         pass

@@ -137,6 +137,10 @@ show global variables where variable_name in ('transaction_isolation', 'tx_isola
 -- What a session sees. Runs on the caller's connection and on ours: equal results mean the same tables.
 select database(), (select installation from holdfast_meta);
 
+-- name: session_variables
+-- Which server this is: MySQL and MariaDB have a variable each. Whether it checks snapshots: newer MariaDB does.
+show session variables where variable_name in ('server_uuid', 'server_uid', 'innodb_snapshot_isolation');
+
 -- name: last_jobs
 -- Changes when jobs are enqueued, or events appended. Other changes are found by polling workers.
 select (select max(seq) from holdfast_job), (select sum(position_id) from holdfast_head);

@@ -20,7 +20,7 @@ from holdfast.backends.mysql.execute import Session, drive_blocking, exchange, e
 from holdfast.backends.mysql.location import MysqlLocation
 from holdfast.backends.mysql.statements import MysqlStatements
 from holdfast.backends.mysql.using import drivers
-from holdfast.backends.sql.steps import row
+from holdfast.backends.sql.steps import row, rows
 from holdfast.backends.sql.using.callers import Callers
 from holdfast.backends.sql.using.django import DjangoConnections
 from holdfast.backends.sql.using.sqlalchemy import Driver, SqlAlchemyConnections
@@ -47,14 +47,24 @@ _RECOGNISERS = (
 
 
 class TablesIdentity(NamedTuple):
-    """What a session sees: the database, and the number of the installation in it."""
+    """What a session sees: the server, the database, and the number of the installation in it.
 
+    The copy of a database has the number of the original.
+    """
+
+    server: str | None
     database: str | None
     installation: str | None
 
 
-def _look() -> Steps[TablesIdentity]:
-    return TablesIdentity(*(yield from row("identify")))
+def _look() -> Steps[tuple[TablesIdentity, str]]:
+    """Return what a session sees, and what goes before every statement of ours in it."""
+    database, installation = yield from row("identify")
+    variables = dict((yield from rows("session_variables")))
+    server = variables.get("server_uuid") or variables.get("server_uid")
+    is_checked = str(variables.get("innodb_snapshot_isolation")).upper() == "ON"
+    identity = TablesIdentity(server, database, installation)
+    return identity, drivers.WITHOUT_SNAPSHOT_CHECKS if is_checked else ""
 
 
 class MysqlCallers(Callers):
@@ -73,8 +83,7 @@ class MysqlCallers(Callers):
         with _explained(raw):
             prefix = self._prefix(raw)
             if prefix is None:
-                found = self._run(raw, _look(), "")
-                prefix = self._remember(raw, found, drivers.rows_of(raw, drivers.SNAPSHOT_CHECKS))
+                prefix = self._remember(raw, *self._run(raw, _look(), ""))
             return self._run(raw, steps, prefix)
 
     async def drive(self, raw: Any, steps: Steps[T]) -> T:  # noqa: D102
@@ -82,37 +91,37 @@ class MysqlCallers(Callers):
             prefix = self._prefix(raw)
             if prefix is None:
                 found = await self._run_async(raw, _look(), "")
-                checks = (await drivers.ask_async(raw, drivers.SNAPSHOT_CHECKS, ())).rows
-                prefix = await in_own_thread(lambda: self._remember(raw, found, checks))
+                prefix = await in_own_thread(lambda: self._remember(raw, *found))
             return await self._run_async(raw, steps, prefix)
 
     def _prefix(self, raw: Any) -> str | None:
         with self._lock:
             return self._known.get(raw)
 
-    def _remember(self, raw: Any, found: TablesIdentity, checks: Any) -> str:
-        """Return what goes before every statement; raise `ConfigError` unless a connection leads to our tables."""
+    def _remember(self, raw: Any, found: TablesIdentity, prefix: str) -> str:
+        """Remember a connection and return its prefix; raise `ConfigError` unless it leads to our tables."""
         if found != self._ours:
             self._ours = self._ask()
             if found != self._ours:
+                other = " of a different server" if found.server != self._ours.server else ""
                 message = (
-                    f"the connection given as using= leads to the database {found.database!r}, not to the tables of "
-                    f"{self._location.url}"
+                    f"the connection given as using= leads to the database {found.database!r}{other}, not to the "
+                    f"tables of {self._location.url}"
                 )
                 raise ConfigError(message)
-        is_checked = any(str(value).upper() == "ON" for _, value in checks or ())
         with self._lock:
-            self._known[raw] = prefix = drivers.WITHOUT_SNAPSHOT_CHECKS if is_checked else ""
+            self._known[raw] = prefix
         return prefix
 
     def _ask(self) -> TablesIdentity:
         connection = connect_blocking(self._location)
         try:
-            return drive_blocking(connection, Session(self._statements), _look(), Ready())
+            identity, _ = drive_blocking(connection, Session(self._statements), _look(), Ready())
         except DriverError as error:
             raise translate(error, self._location.url, broken=False) from error
         finally:
             drop(connection)
+        return identity
 
     def _run(self, raw: Any, steps: Steps[T], prefix: str) -> T:
         session = _CallersSession(self._statements, prefix)

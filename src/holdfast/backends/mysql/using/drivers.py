@@ -17,7 +17,6 @@ from holdfast.errors import ConfigError
 
 # Newer MariaDB gives a repeatable read transaction up when it locks a row that has changed since its snapshot, as the
 # lease of a running job has. Our statements mean the latest version.
-SNAPSHOT_CHECKS = "show session variables like 'innodb_snapshot_isolation'"
 WITHOUT_SNAPSHOT_CHECKS = "set statement innodb_snapshot_isolation = off for "
 _OPEN = "open it with `begin()`, or connect with autocommit off,"
 _NO_SAVEPOINT = 1305
@@ -85,11 +84,6 @@ def ask(raw: Any, text: str, texts: tuple[str, ...]) -> Result:
         cursor.execute(text, texts)
         rows = None if cursor.description is None else tuple(cursor.fetchall())
         return Result(rows, max(0, cursor.rowcount), cursor.lastrowid or 0)
-
-
-def rows_of(raw: Any, text: str) -> Any:
-    """Return the rows of a statement without parameters."""
-    return ask(raw, text, ()).rows
 
 
 async def ask_async(raw: Any, text: str, texts: tuple[str, ...]) -> Result:
