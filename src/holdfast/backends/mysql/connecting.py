@@ -87,8 +87,8 @@ def connect_blocking(
 
 def _settings(location: MysqlLocation, connection: Either, looks: Sequence[Result]) -> list[str]:
     """Return what sets up a session of this server; raise `ConfigError` for an unsuitable one."""
-    look, variables = (result.rows or () for result in looks)
-    ((version, comment, innodb, longest),) = look
+    found: list[Any] = [result.rows for result in looks]
+    ((version, comment, innodb, longest),), variables = found
     connection.longest = int(longest)
     texts = list(_SETTINGS)
     if "mariadb" in version.lower():
