@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import Literal, Protocol
 
 import pytest
 from tests.interleavings.arena import Arena, Seen
@@ -29,7 +29,7 @@ USUAL = {
     *("fire", "fire one", "pause schedule", "put other times"),
     *("enqueue child", "enqueue child of both", "complete second", "failed", "settle", "enqueue grandchild"),
 }
-# On MariaDB `make test` runs pairs of these, `make test-slow` with every ending.
+# On MariaDB `make test` runs pairs of these, `make test-slow` with every ending, and on MySQL.
 QUICK_ON_MYSQL = {
     *("enqueue", "claim", "extend many", "complete", "complete inside", "retried", "rescue", "promote", "cancel"),
     *("stale complete", "stale complete inside"),
@@ -43,13 +43,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         given = getattr(item, "callspec", None)
         if given is None or not {"explore", "pair"} <= given.params.keys():
             continue
-        quick = QUICK_ON_MYSQL if given.params["explore"] == "mysql" else USUAL
+        quick = USUAL if given.params["explore"] == "postgres" else QUICK_ON_MYSQL
         if quick.issuperset(given.params["pair"]):
             continue
         if item.get_closest_marker("slow"):
             item.own_markers = [mark for mark in item.own_markers if mark.name != "slow"]
             item.add_marker(pytest.mark.torture)
-        elif given.params["explore"] == "mysql":
+        elif given.params["explore"] == "mariadb":
             left_out.add(item)
     items[:] = [item for item in items if item not in left_out]
 
@@ -61,9 +61,9 @@ class Explore(Protocol):
 
 
 @asynccontextmanager
-async def _arena(store: str) -> AsyncIterator[Arena]:
-    if store == "mysql":
-        with mysql.clean_database() as url:
+async def _arena(store: Literal["postgres"] | mysql.Flavour) -> AsyncIterator[Arena]:
+    if store != "postgres":
+        with mysql.clean_database(store) as url:
             async with open_mysql_arena(url) as arena:
                 yield arena
         return
@@ -80,7 +80,7 @@ async def _arena(store: str) -> AsyncIterator[Arena]:
     drop_schema(url)
 
 
-@pytest.fixture(scope="session", params=["postgres", "mysql"])
+@pytest.fixture(scope="session", params=["postgres", "mariadb", pytest.param("mysql", marks=pytest.mark.slow)])
 def explore(request: pytest.FixtureRequest) -> Iterator[Explore]:
     with asyncio.Runner() as runner:
         opening = _arena(request.param)

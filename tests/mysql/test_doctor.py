@@ -14,6 +14,7 @@ GOOD = {
     "log_bin": "1",
     "other_engines": "none",
     "read_only": "0",
+    "default_transaction_isolation": "REPEATABLE-READ",
     "oldest_transaction": "3",
 }
 
@@ -21,7 +22,7 @@ GOOD = {
 async def test_a_real_server_is_examined(url: str):
     async with App(url) as app:
         findings = {finding.check: finding for finding in await examine(app)}
-    assert {"binary log", "engine", "oldest transaction", "durability", "version"} <= findings.keys()
+    assert {"binary log", "engine", "isolation", "oldest transaction", "durability", "version"} <= findings.keys()
     assert findings["engine"].verdict is FindingLevel.OK
     assert findings["durability"].verdict is FindingLevel.WARN  # the tests' server does not flush
 
@@ -36,6 +37,7 @@ def test_good_settings_are_fine():
         ("binlog_format", "STATEMENT", FindingLevel.BAD),
         ("other_engines", "holdfast_job", FindingLevel.BAD),
         ("read_only", "1", FindingLevel.BAD),
+        ("default_transaction_isolation", "SERIALIZABLE", FindingLevel.WARN),
         ("oldest_transaction", "4000", FindingLevel.WARN),
     ],
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from holdfast.app.open import open_backend
@@ -64,23 +67,46 @@ def test_another_host_is_spoken_to_by_tls_and_verified_if_asked_for():
 )
 def test_a_server_that_only_appears_to_lock_or_is_too_old_is_refused(version: str, comment: str, reason: str):
     with pytest.raises(ConfigError, match=reason):
-        require_suitable(HERE, ((version, comment, 1, 1),), ())
+        require_suitable(HERE, (version, comment, 1), ())
 
 
 def test_a_server_without_innodb_is_refused():
     with pytest.raises(ConfigError, match="InnoDB"):
-        require_suitable(HERE, (("8.0.36", "", 0, 1),), ())
+        require_suitable(HERE, ("8.0.36", "", 0), ())
 
 
-def test_a_node_of_a_galera_cluster_needs_a_promise_in_the_url():
-    found, variables = (("10.11.6-MariaDB", "", 1, 1),), (("wsrep_on", "ON"),)
+@pytest.mark.parametrize(
+    ("version", "variable"),
+    [("10.11.6-MariaDB", ("wsrep_on", "ON")), ("9.7.4", ("group_replication_single_primary_mode", "OFF"))],
+)
+def test_a_node_whose_locks_hold_on_it_alone_needs_a_promise_in_the_url(version: str, variable: tuple[str, str]):
+    found = version, "", 1
     with pytest.raises(ConfigError, match="galera=one-writer"):
-        require_suitable(HERE, found, variables)
+        require_suitable(HERE, found, [variable])
 
     promised = MysqlLocation.parse("mariadb://root@localhost/shop?galera=one-writer")
-    assert require_suitable(promised, found, variables) is False
+    assert require_suitable(promised, found, [variable]) is False
 
 
 @pytest.mark.parametrize("version", ["8.0.19", "8.4.3", "9.7.4", "10.6.0-MariaDB", "11.8.6-MariaDB"])
 def test_a_supported_server_is_accepted(version: str):
-    require_suitable(HERE, ((version, "", 1, 1),), ())
+    require_suitable(HERE, (version, "", 1), ())
+
+
+WITHOUT_DRIVER = """
+import sys
+sys.modules[sys.argv[1]] = None
+from holdfast.app.open import open_backend
+from holdfast.errors import ConfigError
+try:
+    open_backend("mysql://db/shop")
+except ConfigError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("driver", ["asyncmy", "pymysql"])
+def test_a_missing_driver_is_a_config_error_with_the_remedy(driver: str):
+    command = [sys.executable, "-c", WITHOUT_DRIVER, driver]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "pip install 'holdfast[mysql]'" in shown

@@ -122,6 +122,21 @@ async def test_a_silent_handler_is_ended_by_the_server_itself(backend: MysqlBack
     assert await state_of(backend, job.id) is JobState.RUNNING
 
 
+async def test_a_statement_of_a_handler_in_a_thread_may_take_longer_than_a_reply_to_a_verb(url: str):
+    backend = open_mysql(f"{url}?reply_timeout=1")
+    await backend.open()
+    job = await hold_one(backend)
+
+    def handle() -> None:
+        with backend.begin_blocking(job.lease, limit=LIMIT) as transaction:
+            transaction.connection.execute("select sleep(2.5)")
+            transaction.complete(job.lease, None)
+
+    await asyncio.to_thread(handle)
+    assert await state_of(backend, job.id) is JobState.COMPLETED
+    await backend.close()
+
+
 async def test_the_extender_survives_the_end_of_its_session(backend: MysqlBackend, url: str):
     job = await hold_one(backend)
 
@@ -161,12 +176,12 @@ class TestServersOfOthers:
     async def test_foreign_modes_zones_collations_and_small_packets_do_not_matter(self, server: mysql.MysqlServer):
         mysql.run(server.url, "create database shop character set latin1 collate latin1_german1_ci")
         async with open_store(server.url + "shop") as backend:
-            jobs = [a_job(payload=f'"größe 🙂 {number} {"x" * 2000}"') for number in range(3000)]
+            jobs = [a_job(payload=f'"größe 🙂 {number} {"数" * 1400}"') for number in range(1500)]
             assert all(await backend.jobs.enqueue(jobs))
-            leased = [job for _ in range(3) for job in await claim(backend, 3000)]  # in parts of 4 MB
+            leased = [job for _ in range(3) for job in await claim(backend, 1500)]  # in parts of 4 MB
             assert sorted(job.payload for job in leased) == sorted(job.payload for job in jobs)
-            await backend.jobs.finish([Finish(job.lease, Completed('"ok"')) for job in leased[:1500]])
-            await backend.jobs.finish([Finish(job.lease, Completed(None)) for job in leased[1500:]])
+            await backend.jobs.finish([Finish(job.lease, Completed('"ok"')) for job in leased[:700]])
+            await backend.jobs.finish([Finish(job.lease, Completed(None)) for job in leased[700:]])
             event = NewEvent(id=new_id(), category="c", stream="Größe ", name="n", payload='"🙂"')
             other = NewEvent(id=new_id(), category="c", stream="größe", name="n", payload="1")
             appended = await backend.streams.events.append([event, other])
@@ -177,9 +192,16 @@ class TestServersOfOthers:
     async def test_a_payload_that_the_server_refuses_is_named_with_the_remedy(self, server: mysql.MysqlServer):
         mysql.run(server.url, "create database shop")
         async with open_store(server.url + "shop") as backend:
-            with pytest.raises((StoreError, StoreUnavailable, OutcomeUnknown)):
-                await backend.jobs.enqueue([a_job(payload='"' + "x" * 3_000_000 + '"')])
-            assert await backend.jobs.enqueue([a_job()]) == [True]
+            for length in (
+                1_200_000,
+                30_000_000,
+            ):  # the server would break the connection
+                with pytest.raises(StoreError, match="raise its max_allowed_packet"):
+                    await backend.jobs.enqueue([a_job(payload='"' + "x" * length + '"')])
+            job = await hold_one(backend)
+            with pytest.raises(StoreError, match="raise its max_allowed_packet"):
+                await backend.jobs.finish([Finish(job.lease, Completed('"' + "ä" * 600_000 + '"'))])
+            assert await finish(backend, job.lease, Completed('"ok"')) is Verdict.DONE
 
     async def test_a_server_that_becomes_read_only_is_reported_and_left_when_it_writes_again(
         self, server: mysql.MysqlServer
@@ -244,6 +266,36 @@ class TestPrivileges:
         job = await hold_one(backend)
         assert await finish(backend, job.lease, OUTCOMES["completed"]) is Verdict.DONE
         await backend.close()
+
+
+async def test_a_migration_that_waits_for_an_open_transaction_gives_up_and_leaves_no_lock_behind(
+    flavour: mysql.Flavour, monkeypatch: pytest.MonkeyPatch
+):
+    """While it waits for the metadata lock, all other statements on the table queue behind it."""
+    lock = "concat('holdfast ', left(sha2(database(), 256), 40))"
+    with mysql.own_database(flavour) as url:
+        async with open_store(url) as backend:
+            schema: Any = backend.schema
+            monkeypatch.setattr(
+                schema, "_migrations", {**schema._migrations, 99: "alter table holdfast_job add more int"}
+            )
+            reader = mysql.connect(url, autocommit=False)
+            try:
+                with reader.cursor() as cursor:
+                    cursor.execute("select count(*) from holdfast_job")
+                upgrade = asyncio.create_task(schema.install())
+                look = "select 1 from information_schema.processlist where state like '%metadata lock%'"
+                while not mysql.run(url, look):  # noqa: ASYNC110 - the server notifies no client
+                    await asyncio.sleep(0.01)
+                await enqueue(backend, a_job())
+                with pytest.raises(StoreUnavailable, match="waited too long"):
+                    await upgrade
+            finally:
+                reader.close()
+            async with asyncio.timeout(5):
+                while mysql.run(url, f"select is_free_lock({lock})") != [(1,)]:  # noqa: ASYNC110 - until its session has ended
+                    await asyncio.sleep(0.01)
+            assert await schema.install() == 99
 
 
 async def test_a_database_without_our_tables_is_installed_only_if_the_url_allows_it(flavour: mysql.Flavour):

@@ -9,12 +9,14 @@ import sys
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 from tests.servers import mysql
 
+from holdfast.backends.mysql import driver
 from holdfast.backends.mysql.backend import MysqlBackend
 from holdfast.backends.sql.steps import run
 from holdfast.errors import ConfigError, StoreError, StoreUnavailable, TransactionExpired
@@ -24,7 +26,7 @@ from holdfast.model.job import JobState
 from holdfast.model.outcome import Completed
 from holdfast.store.steps import Steps
 from holdfast.store.values import Finish, Verdict
-from holdfast.testing.conformance.base import a_job, claim, enqueue, hold_one, state_of
+from holdfast.testing.conformance.base import a_job, claim, enqueue, hold_one, in_extender, state_of
 from holdfast.testing.stores import open_store
 
 SHORT = timedelta(seconds=1)
@@ -90,6 +92,25 @@ async def test_names_that_differ_in_trailing_spaces_and_case_are_different(backe
     assert len(await claim(backend, 10)) == len(keys)
     events = [NewEvent(id=new_id(), category="c", stream=key, name="n", payload="1") for key in keys]
     assert [one.version for one in await backend.streams.events.append(events)] == [1] * len(keys)
+
+
+async def test_where_messages_of_several_statements_are_not_allowed_they_go_one_by_one(
+    backend: MysqlBackend, monkeypatch: pytest.MonkeyPatch
+):
+    """As through a proxy that does not offer them."""
+    monkeypatch.setattr(driver, "CLIENT", SimpleNamespace(MULTI_STATEMENTS=1 << 62))
+    job = await hold_one(backend)
+    stale = Finish(msgspec.structs.replace(job.lease, fence=job.fence + 1), Completed(None))
+    assert await backend.jobs.finish([stale]) == [Verdict.LOST]
+    assert await state_of(backend, job.id) is JobState.RUNNING
+    assert await backend.jobs.finish([Finish(job.lease, Completed(None))]) == [Verdict.DONE]
+    event = NewEvent(id=new_id(), category="c", stream="s", name="n", payload="1")
+    assert [one.version for one in await backend.streams.events.append([event])] == [1]
+    held = await hold_one(backend)
+    async with backend.begin(held.lease, limit=SHORT) as transaction:
+        assert await transaction.complete(held.lease, '"done"') is Verdict.DONE
+    assert await in_extender(backend, lambda extender: extender.cancel_asked("worker")) == []
+    assert await state_of(backend, held.id) is JobState.COMPLETED
 
 
 async def test_a_session_that_stops_in_the_middle_of_a_statement_is_ended_by_the_server(

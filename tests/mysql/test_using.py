@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from tests.servers import mysql
 
 from holdfast.backends.mysql.backend import MysqlBackend
-from holdfast.errors import ConfigError, TransactionConflict
+from holdfast.errors import ConfigError, StoreUnavailable, TransactionConflict
 from holdfast.model.event import NewEvent
 from holdfast.model.ids import new_id
 from holdfast.model.job import JobState
@@ -194,6 +194,19 @@ async def test_a_connection_to_another_database_is_refused(backend: MysqlBackend
                 await backend.join(using).enqueue([a_job()])
 
 
+async def test_a_connection_to_a_copy_of_the_database_on_another_server_is_refused(
+    backend: MysqlBackend, url: str, flavour: mysql.Flavour
+):
+    ((database, installation),) = mysql.run(url, "select database(), installation from holdfast_meta")
+    with mysql.own_server(flavour) as server:
+        copy = server.url + database
+        mysql.run(server.url, f"create database {database}")
+        mysql.run(copy, f"create table holdfast_meta select '{installation}' as installation")
+        async with over_pymysql(copy) as (using, _, _):
+            with pytest.raises(ConfigError, match="of a different server"):
+                await backend.join(using).enqueue([a_job()])
+
+
 async def test_a_closed_connection_and_a_foreign_object_are_refused(backend: MysqlBackend, url: str):
     async with over_pymysql(url) as (using, _, _):
         pass
@@ -201,6 +214,43 @@ async def test_a_closed_connection_and_a_foreign_object_are_refused(backend: Mys
         await backend.join(using).enqueue([a_job()])
     with pytest.raises(ConfigError, match="using= must be a PyMySQL"):
         backend.join(object())
+
+
+async def test_a_verb_that_waits_too_long_in_a_callers_transaction_is_named(backend: MysqlBackend, url: str):
+    job = await hold_one(backend)
+    other = mysql.connect(url)
+    try:
+        async with over_pymysql(url) as (using, _, rollback):
+            with using.cursor() as cursor:
+                cursor.execute("set session innodb_lock_wait_timeout = 1")
+            other.begin()
+            with other.cursor() as mine:
+                mine.execute("select * from holdfast_running where seq = %s for update", (job.seq,))
+            with pytest.raises(StoreUnavailable, match="caller's connection waited too long"):
+                await asyncio.to_thread(lambda: backend.complete(job.lease, None, using=using))
+            await awaited(rollback)
+    finally:
+        other.close()
+    assert await state_of(backend, job.id) is JobState.RUNNING
+
+
+@pytest.mark.parametrize("commits", [True, False], ids=["committed", "rolled back"])
+async def test_what_joins_a_distributed_transaction_ends_with_it(backend: MysqlBackend, url: str, commits: bool):
+    """It cannot be refused: neither server tells a session that its transaction is one."""
+    job = a_job()
+    name = f"'{job.id}'"
+    connection = mysql.connect(url)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"xa start {name}")
+            assert await backend.join(connection).enqueue([job]) == [True]
+            cursor.execute(f"xa end {name}")
+            cursor.execute(f"xa prepare {name}")
+            assert await backend.insight.states([job.id]) == []
+            cursor.execute(f"xa {'commit' if commits else 'rollback'} {name}")
+    finally:
+        connection.close()
+    assert len(await backend.insight.states([job.id])) == commits
 
 
 async def test_a_caller_whose_transaction_the_server_gave_up_is_told_so(backend: MysqlBackend, url: str):

@@ -1,19 +1,25 @@
-"""`using=` with Django's connections, over mysqlclient as Django has it."""
+"""`using=` with Django's connections: over mysqlclient, or over PyMySQL in its place, where that is not installed."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
+import pymysql
+import pymysql.constants
+import pymysql.converters
+import pymysql.cursors
 import pytest
 
 from holdfast.backends.mysql.backend import MysqlBackend
 from holdfast.errors import ConfigError
 from holdfast.testing.conformance.base import a_job
 
-pytest.importorskip("MySQLdb")
 pytest.importorskip("django")
 
 
@@ -40,7 +46,23 @@ def connection_to(url: str) -> Any:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _configured() -> None:
+def _driver() -> Iterator[None]:
+    """Put PyMySQL in the place of mysqlclient, as its own `install_as_MySQLdb` does, if need be."""
+    with pytest.MonkeyPatch.context() as patched:
+        if find_spec("MySQLdb") is None:
+            patched.setattr(pymysql, "version_info", (2, 2, 7, "final", 0))  # Django asks for it
+            for name, module in {
+                "MySQLdb": pymysql,
+                "MySQLdb.constants": pymysql.constants,
+                "MySQLdb.converters": pymysql.converters,
+                "MySQLdb.cursors": pymysql.cursors,
+            }.items():
+                patched.setitem(sys.modules, name, module)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _configured(_driver: None) -> None:
     import django
     from django.conf import settings
 

@@ -15,9 +15,11 @@ def examine_server(facts: Mapping[str, str]) -> Iterator[Finding]:
         yield _binary_log(facts)
     if "other_engines" in facts:
         yield _engine(facts["other_engines"])
-    if "read_only" in facts and facts["read_only"] != "0":
+    if "read_only" in facts and facts["read_only"] not in {"0", "OFF"}:
         remedy = "Point the URL at the primary, or set read_only = off."
         yield Finding("writes", FindingLevel.BAD, "the server is read-only for users without special rights", remedy)
+    if "default_transaction_isolation" in facts and "other_engines" in facts:
+        yield _isolation(facts["default_transaction_isolation"].replace("-", " ").lower())
     if "oldest_transaction" in facts:
         yield _oldest(facts["oldest_transaction"])
 
@@ -37,6 +39,13 @@ def _engine(others: str) -> Finding:
         return fine("engine", "all tables are InnoDB")
     remedy = "Convert each with `alter table … engine = innodb`."
     return Finding("engine", FindingLevel.BAD, f"not InnoDB, so without transactions: {others}", remedy)
+
+
+def _isolation(level: str) -> Finding:
+    if level == "serializable":
+        text = "sessions are serializable by default: a transaction given as using= locks all that it reads"
+        return Finding("isolation", FindingLevel.WARN, text, "Open these transactions as read committed.")
+    return fine("isolation", f"{level} by default; sessions of Holdfast are read committed")
 
 
 def _oldest(seconds: str) -> Finding:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from holdfast.backends.mysql.extender import MysqlExtender
+from holdfast.backends.mysql.handler_transaction import MysqlAsyncTransaction, MysqlBlockingTransaction
 from holdfast.backends.mysql.job_rows import MysqlJobRows
 from holdfast.backends.mysql.jobs import MysqlInsight, MysqlJobs, add_lanes, facts
 from holdfast.backends.mysql.location import MysqlLocation
@@ -24,7 +25,6 @@ from holdfast.backends.mysql.runners import MysqlPoolRunner
 from holdfast.backends.mysql.schema import MysqlSchema
 from holdfast.backends.mysql.statements import MysqlStatements
 from holdfast.backends.mysql.streams import MysqlAllocations, MysqlConsumers, MysqlEvents, lock_share
-from holdfast.backends.mysql.transactions import MysqlTransactions
 from holdfast.backends.mysql.using.callers import MysqlCallers
 from holdfast.backends.sql.category_cache import Categories
 from holdfast.backends.sql.fenced_verbs import fenced_verbs
@@ -32,7 +32,7 @@ from holdfast.backends.sql.lane_cache import Lanes
 from holdfast.backends.sql.record_rows import SqlRecordRows
 from holdfast.backends.sql.schedule_rows import SqlScheduleRows
 from holdfast.backends.sql.server_parts import ServerParts
-from holdfast.backends.sql.server_transaction import TransactionPlace
+from holdfast.backends.sql.server_transaction import ServerTransactions, TransactionPlace
 from holdfast.backends.sql.streams.foreign import SqlForeignEvents
 from holdfast.model.steady_clock import Steady
 from holdfast.store.backend_over_parts import BackendOverParts, StreamParts
@@ -57,7 +57,8 @@ class MysqlParts(ServerParts):
         place = TransactionPlace(
             statements, verbs, location.url, location.reply_timeout, self._drop_idle, self._became_ready
         )
-        self.transactions = MysqlTransactions(*self._pools[1:], place)
+        kinds = MysqlAsyncTransaction, MysqlBlockingTransaction
+        self.transactions = ServerTransactions(*self._pools[1:], place, *kinds)
         self._floors = Floors()
         self.callers = callers = MysqlCallers(location, statements)
         self._lanes = Lanes(self.runner, add_lanes)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from holdfast.backends.mysql.driver import FLAGS, BlockingConnection, Either, VerbConnection, drop, version_of
+from holdfast.backends.mysql.driver import FLAGS, BlockingConnection, Either, Result, VerbConnection, drop
 from holdfast.backends.mysql.error_map import DriverError, translate
 from holdfast.backends.mysql.location import MysqlLocation
 from holdfast.backends.mysql.statements import TEMPLATES
@@ -32,6 +33,8 @@ _MARIADB_SETTINGS = "/*M!100600 set session idle_transaction_timeout = 5, in_pre
 # Newer MariaDB gives a repeatable read transaction up when it locks a row that has changed since its snapshot, as an
 # extended lease has: our locks are meant to read the latest version.
 _NO_SNAPSHOT_CHECKS = "set session innodb_snapshot_isolation = off"
+_VARIABLES = "'wsrep_on', 'group_replication_single_primary_mode', 'innodb_snapshot_isolation'"
+_LOOKS = [TEMPLATES["server_look"], f"show variables where variable_name in ({_VARIABLES})"]
 _LEAST = {"MariaDB": (10, 6), "MySQL": (8, 0, 19)}
 
 
@@ -49,10 +52,7 @@ async def connect(location: MysqlLocation, kind: type[VerbConnection] = VerbConn
         async with asyncio.timeout(CONNECT_TIMEOUT + location.reply_timeout):
             await connection.connect()
             connection.lock_wait = LOCK_WAIT
-            await connection.ask(_texts(connection))
-            (look, *more) = await connection.ask(_looks(connection))
-            if require_suitable(location, look.rows, more[0].rows if more else None):
-                await connection.ask([_NO_SNAPSHOT_CHECKS])
+            await connection.ask(_settings(location, connection, await connection.ask(_LOOKS)))
     except BaseException as error:
         drop(connection)
         raise _not_connected(location, error) from error
@@ -77,10 +77,7 @@ def connect_blocking(
             write_timeout=int(location.reply_timeout) + 1,
             **encrypted,
         )
-        connection.ask(_texts(connection))
-        (look, *more) = connection.ask(_looks(connection))
-        if require_suitable(location, look.rows, more[0].rows if more else None):
-            connection.ask([_NO_SNAPSHOT_CHECKS])
+        connection.ask(_settings(location, connection, connection.ask(_LOOKS)))
     except BaseException as error:
         if connection is not None:
             drop(connection)
@@ -88,26 +85,27 @@ def connect_blocking(
     return connection
 
 
-def _is_mariadb(connection: Either) -> bool:
-    return "mariadb" in version_of(connection).lower()
+def _settings(location: MysqlLocation, connection: Either, looks: Sequence[Result]) -> list[str]:
+    """Return what sets up a session of this server; raise `ConfigError` for an unsuitable one."""
+    found: list[Any] = [result.rows for result in looks]
+    ((version, comment, innodb, longest),), variables = found
+    connection.longest = int(longest)
+    texts = list(_SETTINGS)
+    if "mariadb" in version.lower():
+        texts.append(_MARIADB_SETTINGS)
+    if require_suitable(location, (version, comment, innodb), variables):
+        texts.append(_NO_SNAPSHOT_CHECKS)
+    return texts
 
 
-def _texts(connection: Either) -> list[str]:
-    return [*_SETTINGS, _MARIADB_SETTINGS] if _is_mariadb(connection) else list(_SETTINGS)
-
-
-def _looks(connection: Either) -> list[str]:
-    cluster = "show variables where variable_name in ('wsrep_on', 'innodb_snapshot_isolation')"
-    look = TEMPLATES["server_look"]
-    return [look, cluster] if _is_mariadb(connection) else [look]
-
-
-def require_suitable(location: MysqlLocation, found: Any, variables: Any) -> bool:
+def require_suitable(
+    location: MysqlLocation, found: tuple[str, str, int], variables: Iterable[tuple[str, str]]
+) -> bool:
     """Raise `ConfigError`, with the reason, for a server on which a lock does not lock, or that is too old.
 
     Returns whether the session has checks of snapshots to be switched off.
     """
-    ((version, comment, innodb, _),) = found
+    version, comment, innodb = found
     text = f"{version} {comment}"
     for name, reason in (
         ("tidb", "it accepts `for update skip locked` and locks nothing, so that two workers would claim the same job"),
@@ -116,10 +114,12 @@ def require_suitable(location: MysqlLocation, found: Any, variables: Any) -> boo
     ):
         if name in text.lower():
             raise ConfigError(f"{location.url} is {text}, which cannot hold a store: {reason}")
-    settings = {name: str(value).upper() for name, value in variables or ()}
-    if settings.get("wsrep_on") == "ON" and location.galera is None:
+    settings = {name: value.upper() for name, value in variables}
+    is_multi_primary = settings.get("group_replication_single_primary_mode") == "OFF"
+    if (settings.get("wsrep_on") == "ON" or is_multi_primary) and location.galera is None:
+        cluster = "multi-primary replication group" if is_multi_primary else "Galera cluster"
         message = (
-            f"{location.url} is a node of a Galera cluster, whose locks hold on one node only: let all processes write "
+            f"{location.url} is a node of a {cluster}, whose locks hold on one node only: let all processes write "
             "to the same node, and say so with galera=one-writer in the URL"
         )
         raise ConfigError(message)

@@ -19,10 +19,12 @@ import socket
 from typing import Any, NamedTuple
 
 from asyncmy.connection import Connection as AsyncmyConnection
+from pymysql import OperationalError
 from pymysql.connections import Connection as PymysqlConnection
-from pymysql.constants import CLIENT, SERVER_STATUS
+from pymysql.constants import CLIENT, ER, SERVER_STATUS
 
 FLAGS = CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS
+_LONGEST_CHARACTER = 4  # bytes
 
 
 class Result(NamedTuple):
@@ -34,9 +36,13 @@ class Result(NamedTuple):
 
 
 class VerbConnection(AsyncmyConnection):
-    """An async connection. `lock_wait`: the seconds that its session waits for a lock, None if not set yet."""
+    """An async connection. `lock_wait`: the seconds that its session waits for a lock, None if not set yet.
+
+    `longest`: the bytes of a message that the server accepts, None if not known yet.
+    """
 
     lock_wait: int | None = None
+    longest: int | None = None
     server_capabilities: int
     server_status: int
 
@@ -48,6 +54,7 @@ class VerbConnection(AsyncmyConnection):
 
     async def _ask(self, text: str) -> list[Result]:
         driver: Any = self
+        _check_length(text, self.longest)
         await driver.query(text)
         found = [_result(driver._result)]
         while driver._result.has_next:
@@ -57,8 +64,9 @@ class VerbConnection(AsyncmyConnection):
 
 
 class BlockingConnection(PymysqlConnection):
-    """A connection of a thread."""
+    """A connection of a thread. `longest`: as above."""
 
+    longest: int | None = None
     server_status: int
 
     def ask(self, texts: list[str]) -> list[Result]:
@@ -75,6 +83,7 @@ class BlockingConnection(PymysqlConnection):
 
     def _ask(self, text: str) -> list[Result]:
         driver: Any = self
+        _check_length(text, self.longest)
         driver.query(text)
         found = [_result(driver._result)]
         while driver._result is not None and driver._result.has_next:
@@ -86,15 +95,15 @@ class BlockingConnection(PymysqlConnection):
 Either = VerbConnection | BlockingConnection
 
 
+def _check_length(text: str, longest: int | None) -> None:
+    """Raise, as the server does, for a message that is too long: the server would also break the connection."""
+    if longest is not None and len(text) * _LONGEST_CHARACTER >= longest and len(text.encode()) >= longest:
+        raise OperationalError(ER.NET_PACKET_TOO_LARGE, f"a message of more than {longest} bytes")
+
+
 def _result(found: Any) -> Result:
     rows = found.rows if found.description is not None else None
     return Result(rows, max(0, found.affected_rows), found.insert_id or 0)
-
-
-def version_of(connection: Either) -> str:
-    """Return the version that the server has greeted with."""
-    driver: Any = connection
-    return str(driver.get_server_info())
 
 
 def is_open(connection: Either) -> bool:

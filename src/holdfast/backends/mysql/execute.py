@@ -7,7 +7,7 @@ the verb declares to be its last one (`Final`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -18,6 +18,7 @@ from holdfast.backends.sql.steps import Ask, Each, Rows, Script, Together
 from holdfast.store.steps import BecameReady, Ready, Steps
 
 T = TypeVar("T")
+Messages = Generator[list[str], list[Result], T]
 
 
 class Final(NamedTuple):
@@ -117,7 +118,8 @@ def script_parts(text: str) -> list[str]:
 class Session:
     """How a verb runs: `begin` goes before its first statements. `has_committed`: its last request has committed.
 
-    `is_committing`: the next reply may be that of the commit.
+    `is_committing`: the next reply may be that of the commit. `is_migrating`: it has the lock of a migration.
+    `timeout`: the seconds for the next reply.
     """
 
     def __init__(
@@ -133,15 +135,38 @@ class Session:
         self.has_begun = False
         self.is_alone = is_alone
         self.is_committing = False
+        self.is_migrating = False
         self.has_committed = False
-        self.reply_timeout = reply_timeout
+        self.timeout = self._reply_timeout = reply_timeout
 
     def place(self, text: str) -> str:
         """Return what stands in a statement for a text."""
         return quoted(text)
 
-    def trips(self, request: _Trip) -> Iterator[list[str]]:
-        """Yield the statements of each trip."""
+    def messages(self, steps: Steps[T], ready: Ready) -> Messages[T]:
+        """Run a verb: yield the statements of each trip, and take their results, or the error of the driver."""
+        try:
+            asked = next(steps)
+            while True:
+                if isinstance(asked, BecameReady):
+                    ready.add(asked)
+                    asked = steps.send([])
+                    continue
+                request = self.request(asked)
+                found: list[Result] = []
+                try:
+                    for texts in self._trips(request):
+                        found += yield texts
+                except DriverError as error:
+                    asked = steps.throw(self._handled(error))
+                else:
+                    asked = steps.send(request.answer(found))
+        except StopIteration as stop:
+            return cast("T", stop.value)
+        finally:
+            steps.close()
+
+    def _trips(self, request: _Trip) -> Iterator[list[str]]:
         first, self.begin = self.begin, []
         groups = trips([*first, *request.texts])
         for number, group in enumerate(groups, 1):
@@ -152,7 +177,7 @@ class Session:
         if request.commits:
             self.is_committing, self.has_committed = False, True
 
-    def handled(self, error: Exception) -> Exception:
+    def _handled(self, error: Exception) -> Exception:
         """Return an error that the verb may handle: a duplicate undoes its statement alone. Raise any other."""
         if not is_duplicate(error):
             raise error
@@ -161,6 +186,9 @@ class Session:
 
     def request(self, asked: Any) -> _Trip:
         """Return what to send for a step."""
+        is_script = isinstance(asked, Script)
+        self.is_migrating = self.is_migrating or is_script
+        self.timeout = None if is_script else self._reply_timeout
         request = _request(self.statements, asked, commits=self.is_alone, text=self.place)
         if not self.begin:
             return request
@@ -174,48 +202,48 @@ class Session:
 
 async def drive(connection: VerbConnection, session: Session, steps: Steps[T], ready: Ready) -> T:
     """Run a verb to its end."""
-    try:
-        asked = next(steps)
-        while True:
-            if isinstance(asked, BecameReady):
-                ready.add(asked)
-                asked = steps.send([])
-                continue
-            request = session.request(asked)
-            found: list[Result] = []
-            try:
-                for texts in session.trips(request):
-                    async with asyncio.timeout(None if isinstance(asked, Script) else session.reply_timeout):
-                        found += await connection.ask(texts)
-            except DriverError as error:
-                asked = steps.throw(session.handled(error))
-            else:
-                asked = steps.send(request.answer(found))
-    except StopIteration as stop:
-        return cast("T", stop.value)
-    finally:
-        steps.close()
+
+    async def ask(texts: list[str]) -> list[Result]:
+        async with asyncio.timeout(session.timeout):
+            return await connection.ask(texts)
+
+    return await exchange(session.messages(steps, ready), ask)
 
 
 def drive_blocking(connection: BlockingConnection, session: Session, steps: Steps[T], ready: Ready) -> T:
     """Run a verb to its end in this thread."""
+    return exchange_blocking(session.messages(steps, ready), connection.ask)
+
+
+async def exchange(messages: Messages[T], ask: Callable[[list[str]], Awaitable[list[Result]]]) -> T:
+    """Send the messages of a verb, one after the other; return its result."""
     try:
-        asked = next(steps)
+        texts = next(messages)
         while True:
-            if isinstance(asked, BecameReady):
-                ready.add(asked)
-                asked = steps.send([])
-                continue
-            request = session.request(asked)
-            found: list[Result] = []
             try:
-                for texts in session.trips(request):
-                    found += connection.ask(texts)
+                found = await ask(texts)
             except DriverError as error:
-                asked = steps.throw(session.handled(error))
+                texts = messages.throw(error)
             else:
-                asked = steps.send(request.answer(found))
+                texts = messages.send(found)
     except StopIteration as stop:
         return cast("T", stop.value)
     finally:
-        steps.close()
+        messages.close()
+
+
+def exchange_blocking(messages: Messages[T], ask: Callable[[list[str]], list[Result]]) -> T:
+    """Do the same in this thread."""
+    try:
+        texts = next(messages)
+        while True:
+            try:
+                found = ask(texts)
+            except DriverError as error:
+                texts = messages.throw(error)
+            else:
+                texts = messages.send(found)
+    except StopIteration as stop:
+        return cast("T", stop.value)
+    finally:
+        messages.close()

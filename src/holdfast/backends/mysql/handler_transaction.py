@@ -185,6 +185,7 @@ class MysqlBlockingTransaction(MysqlTransaction):
     def begin(self) -> None:  # noqa: D102 - see `OpenTransaction`
         self.state = TransactionState.OPEN
         self._timer.start()
+        self.connection.set_read_timeout(self.limit.total_seconds() + self._reply_timeout)  # the timer is first
         with self.explained():
             drive_blocking(self.connection, self._first(), self.lock_steps(), self.ready)
             self._lend()
@@ -203,6 +204,7 @@ class MysqlBlockingTransaction(MysqlTransaction):
             self.seal()
         self._timer.cancel()
         self.connection.is_lent = False
+        self.connection.set_read_timeout(self._reply_timeout)
         with self.explained(committing=True):
             self.connection.ask(["commit"])
 
@@ -211,6 +213,7 @@ class MysqlBlockingTransaction(MysqlTransaction):
         self.connection.is_lent = False
         if self.is_closed or not _may_be_open(self.connection):
             return
+        self.connection.set_read_timeout(self._reply_timeout)
         try:
             self.connection.ask(["rollback"])
         except _ERRORS:

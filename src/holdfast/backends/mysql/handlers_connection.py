@@ -39,16 +39,28 @@ class TransactionGuard:
         if self.is_lent and is_conflict(error):
             self.failure = error
 
-    def refuse(self, what: str) -> NoReturn:
-        """Raise: the end of the transaction is not the handler's."""
-        message = (
-            f"handlers must not call {what}(): leaving the `with ctx.transaction()` block commits, an exception rolls "
-            "back; for a part that may fail use `savepoint` and `rollback to savepoint`"
-        )
-        raise ConfigError(message)
+    def begin(self) -> NoReturn:
+        """Raise: the transaction has begun."""
+        _refuse("begin")
+
+    def commit(self) -> NoReturn:
+        """Raise: leaving the block commits."""
+        _refuse("commit")
+
+    def rollback(self) -> NoReturn:
+        """Raise: an exception rolls back."""
+        _refuse("rollback")
 
 
-class MysqlHandlersConnection(VerbConnection, TransactionGuard):
+def _refuse(what: str) -> NoReturn:
+    message = (
+        f"handlers must not call {what}(): leaving the `with ctx.transaction()` block commits, an exception rolls "
+        "back; for a part that may fail use `savepoint` and `rollback to savepoint`"
+    )
+    raise ConfigError(message)
+
+
+class MysqlHandlersConnection(TransactionGuard, VerbConnection):
     """The connection of an async handler."""
 
     async def execute(self, statement: str, values: Any = None) -> Any:
@@ -68,20 +80,8 @@ class MysqlHandlersConnection(VerbConnection, TransactionGuard):
             self.note(error)
             raise
 
-    async def begin(self) -> NoReturn:
-        """Raise: the transaction has begun."""
-        self.refuse("begin")
 
-    async def commit(self) -> NoReturn:
-        """Raise: leaving the block commits."""
-        self.refuse("commit")
-
-    async def rollback(self) -> NoReturn:
-        """Raise: an exception rolls back."""
-        self.refuse("rollback")
-
-
-class MysqlHandlersBlockingConnection(BlockingConnection, TransactionGuard):
+class MysqlHandlersBlockingConnection(TransactionGuard, BlockingConnection):
     """The connection of a handler in a thread."""
 
     def execute(self, statement: str, values: Any = None) -> Any:
@@ -100,15 +100,3 @@ class MysqlHandlersBlockingConnection(BlockingConnection, TransactionGuard):
         except Exception as error:
             self.note(error)
             raise
-
-    def begin(self) -> NoReturn:
-        """Raise: the transaction has begun."""
-        self.refuse("begin")
-
-    def commit(self) -> NoReturn:
-        """Raise: leaving the block commits."""
-        self.refuse("commit")
-
-    def rollback(self) -> NoReturn:
-        """Raise: an exception rolls back."""
-        self.refuse("rollback")

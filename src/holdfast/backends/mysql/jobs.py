@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 
 from holdfast.backends.mysql.error_map import DriverError, is_refused
 from holdfast.backends.mysql.verbs import claim as claiming
 from holdfast.backends.mysql.verbs import enqueue as enqueuing
 from holdfast.backends.mysql.verbs.finish import complete_plainly, is_plain
 from holdfast.backends.sql.floor_claims import JobsWithFloors
-from holdfast.backends.sql.lane_cache import Lanes
 from holdfast.backends.sql.pool_runner import runs_alone
 from holdfast.backends.sql.steps import Rows, each, rows, value
 from holdfast.errors import PrivilegeMissing
 from holdfast.model.job import NewJob
-from holdfast.store.claim_floor import Floors, Place
-from holdfast.store.job_rows import JobRows
+from holdfast.store.claim_floor import Place
 from holdfast.store.jobs_over_rows import InsightOverRows
-from holdfast.store.steps import Runner, Steps
+from holdfast.store.steps import Steps
 from holdfast.store.values import Claim, ClaimRequest, Finish, Verdict
 from holdfast.store.verbs.enqueue import Insert
 
@@ -37,17 +36,10 @@ def add_lanes(queues: Sequence[str], tasks: Sequence[str]) -> Steps[Rows]:
 class MysqlJobs(JobsWithFloors):
     """`JobStore` on MySQL and MariaDB."""
 
-    def __init__(
-        self,
-        runner: Runner,
-        rows: JobRows,
-        *,
-        lanes: Lanes,
-        floors: Floors,
-        ended: Callable[[], None] | None = None,
-    ) -> None:
-        super().__init__(runner, rows, lanes=lanes, floors=floors, ended=ended)
-        self._guesses: dict[tuple[object, object], claiming.Lane] = {}
+    @cached_property
+    def _guesses(self) -> dict[tuple[object, object], claiming.Lane]:
+        """The only lane that the last claim of each scope has found."""
+        return {}
 
     async def enqueue_plain(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts
         if not jobs:

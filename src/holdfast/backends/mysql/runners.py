@@ -113,6 +113,8 @@ class MysqlPoolRunner(SqlPoolRunner[_VerbWay, MysqlTransaction]):
                 self._explain(connection, error, committing=session.is_committing)
             raise
         finally:
+            if session.is_migrating:  # the lock goes with the session, however the migration has ended
+                drop(connection)
             pool.put(connection)
         if ready:
             self._became_ready(ready.places)
@@ -139,7 +141,7 @@ class MysqlPoolRunner(SqlPoolRunner[_VerbWay, MysqlTransaction]):
         if is_refused(error) or _is_repeated(error):
             return
         broken = not is_idle(connection)
-        drop(connection)  # whatever the session has kept, such as the lock of a migration, goes with it
+        drop(connection)
         if broken or is_read_only(error):  # idle connections lead to the same server, over the same network
             self._pools.drop_idle()
         translated = translate(error, self._where, broken=broken, committing=committing)

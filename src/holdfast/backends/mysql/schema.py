@@ -12,16 +12,16 @@ from holdfast.backends.mysql.location import MysqlLocation
 from holdfast.backends.mysql.runners import MysqlPoolRunner
 from holdfast.backends.mysql.statements import TABLE_OPTIONS, TEMPLATES
 from holdfast.backends.sql.files import migrations
-from holdfast.backends.sql.schema import SqlSchema, Upgrade
-from holdfast.backends.sql.steps import rows, script, value
+from holdfast.backends.sql.schema import SqlSchema
+from holdfast.backends.sql.steps import script, value
 from holdfast.errors import StoreUnavailable
 from holdfast.store.steps import Steps
 
 _logger = logging.getLogger("holdfast.mysql")
 MIGRATIONS = migrations("holdfast.backends.mysql")
-# A migration that does not get its lock soon gives up: otherwise all traffic would queue behind it.
+# A migration that does not get its lock soon gives up: otherwise all traffic would queue behind it. The session, with
+# this and with the lock of the migration, is not used again.
 _LOCK_TIMEOUT = "set session lock_wait_timeout = 2"
-_NO_LOCK_TIMEOUT = "set session lock_wait_timeout = 10"
 
 
 class MysqlSchema(SqlSchema):
@@ -35,19 +35,12 @@ class MysqlSchema(SqlSchema):
         self._location = location
 
     def lock(self) -> Steps[None]:  # noqa: D102
+        yield from script(_LOCK_TIMEOUT)
         if (yield from value("migration_lock")) != 1:
             raise StoreUnavailable(f"{self._location.url}: another process is installing the tables: try again")
-        yield from script(_LOCK_TIMEOUT)
 
     def apply(self, text: str) -> Steps[None]:  # noqa: D102
         return script(text.replace("{table}", TABLE_OPTIONS))
-
-    def _upgrade(self, *, only_first: bool = False) -> Steps[Upgrade]:
-        """Unlock at the end; an error closes the session, and its lock with it."""
-        upgrade = yield from super()._upgrade(only_first=only_first)
-        yield from script(_NO_LOCK_TIMEOUT)
-        yield from rows("migration_unlock")
-        return upgrade
 
     def report_new(self) -> None:
         """Log that the tables are new: the database may be a wrong one."""

@@ -16,6 +16,7 @@ from functools import partial
 
 from holdfast.backends.postgres.blockers import Blockers
 from holdfast.backends.postgres.extender import PostgresExtender
+from holdfast.backends.postgres.handler_transaction import PostgresAsyncTransaction, PostgresBlockingTransaction
 from holdfast.backends.postgres.job_rows import PostgresJobRows
 from holdfast.backends.postgres.jobs import PostgresJobs, facts
 from holdfast.backends.postgres.location import PostgresLocation
@@ -25,7 +26,6 @@ from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.backends.postgres.schema import PostgresSchema
 from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.streams import PostgresAllocations, PostgresEvents
-from holdfast.backends.postgres.transactions import PostgresTransactions
 from holdfast.backends.postgres.using.callers import PostgresCallers
 from holdfast.backends.postgres.verbs.enqueue import add_lanes
 from holdfast.backends.postgres.verbs.fetch import fetch
@@ -35,7 +35,7 @@ from holdfast.backends.sql.lane_cache import Lanes
 from holdfast.backends.sql.record_rows import SqlRecordRows
 from holdfast.backends.sql.schedule_rows import SqlScheduleRows
 from holdfast.backends.sql.server_parts import ServerParts
-from holdfast.backends.sql.server_transaction import TransactionPlace
+from holdfast.backends.sql.server_transaction import ServerTransactions, TransactionPlace
 from holdfast.backends.sql.streams.consumer_store import SqlConsumers
 from holdfast.backends.sql.streams.foreign import SqlForeignEvents
 from holdfast.model.steady_clock import Steady
@@ -61,7 +61,8 @@ class PostgresParts(ServerParts):
         place = TransactionPlace(
             statements, verbs, location.url, location.reply_timeout, self._drop_idle, self._became_ready
         )
-        self.transactions = PostgresTransactions(*self._pools[1:], place)
+        kinds = PostgresAsyncTransaction, PostgresBlockingTransaction
+        self.transactions = ServerTransactions(*self._pools[1:], place, *kinds)
         self._floors = Floors()
         self.callers = callers = PostgresCallers(location, statements)
         self.blockers = Blockers(self.runner)

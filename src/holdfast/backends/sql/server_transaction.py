@@ -1,16 +1,26 @@
-"""What the handlers' transactions of server stores have in common."""
+"""What the handlers' transactions of server stores have in common, and how they are opened."""
 
 from __future__ import annotations
 
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from holdfast.model.isolation import Isolation
-from holdfast.store.handler_transaction import FenceCheck, FencedVerbs, OpenTransaction, TransactionState
+from holdfast.store.connection_pool import AsyncPools, BlockingPool, Lending
+from holdfast.store.fences import HandlersTransactions
+from holdfast.store.handler_transaction import (
+    FenceCheck,
+    FencedVerbs,
+    Opened,
+    OpenTransaction,
+    TransactionState,
+    opened_blocking,
+)
 from holdfast.store.steps import Place, Steps
 
 T = TypeVar("T")
@@ -100,3 +110,61 @@ class ServerTransaction(OpenTransaction, Generic[Texts]):
     @abstractmethod
     def stop_timer(self) -> None:
         """Stop the time limit."""
+
+
+class ServerTransactions(HandlersTransactions, Generic[Texts]):
+    """Opens handlers' transactions, on other connections than those of the verbs."""
+
+    def __init__(
+        self,
+        pools: AsyncPools[Any],
+        blocking: BlockingPool[Any],
+        place: TransactionPlace[Texts],
+        kind: type[ServerTransaction[Texts]],
+        blocking_kind: type[ServerTransaction[Texts]],
+    ) -> None:
+        """`kind` is that of transactions for async handlers, `blocking_kind` for those in threads."""
+        super().__init__(place.verbs)
+        self._pools = pools
+        self._blocking = blocking
+        self._place = place
+        self._kind = kind
+        self._blocking_kind = blocking_kind
+
+    def open(  # noqa: D102
+        self, fence: FenceCheck, limit: timedelta, isolation: Isolation
+    ) -> AbstractAsyncContextManager[ServerTransaction[Texts]]:
+        make = partial(self._kind, place=self._place, fence=fence, limit=limit, isolation=isolation)
+        return _OnPooledConnection(self._pools.here.connection(), make)
+
+    @contextmanager
+    def open_blocking(  # noqa: D102
+        self, fence: FenceCheck, limit: timedelta, isolation: Isolation
+    ) -> Generator[ServerTransaction[Texts]]:
+        with self._blocking.connection() as connection:
+            make = partial(self._blocking_kind, connection, self._place, fence, limit, isolation)
+            with opened_blocking(make) as transaction:
+                yield transaction
+
+
+class _OnPooledConnection(Generic[Texts]):
+    """A transaction on a connection that is lent to it; a class for the same reason as `Opened`."""
+
+    def __init__(self, lending: Lending[Any], make: Callable[[Any], ServerTransaction[Texts]]) -> None:
+        self._lending = lending
+        self._make = make
+
+    async def __aenter__(self) -> ServerTransaction[Texts]:
+        connection = await self._lending.__aenter__()
+        self._opened = Opened(partial(self._make, connection))
+        try:
+            return await self._opened.__aenter__()
+        except BaseException:
+            await self._lending.__aexit__()
+            raise
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            await self._opened.__aexit__(kind, error, trace)
+        finally:
+            await self._lending.__aexit__()

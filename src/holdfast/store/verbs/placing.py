@@ -28,6 +28,14 @@ class Known(NamedTuple):
     position_id: int
 
 
+def distinct(events: Sequence[NewEvent]) -> list[NewEvent]:
+    """Return each event once: a repeated id gets the place of its first occurrence."""
+    firsts: dict[str, NewEvent] = {}
+    for event in events:
+        firsts.setdefault(event.id, event)
+    return list(firsts.values())
+
+
 def places_of(events: Iterable[NewEvent], categories: Mapping[str, Category]) -> list[Place]:
     """Return the partition of each event."""
     known: dict[tuple[str, str], Place] = {}

@@ -375,7 +375,8 @@ create table if not exists holdfast_parked (
     parked_at bigint not null,
     event_text longtext,
     primary key (consumer, category_id, partition_id, position_id),
-    key by_stream (consumer, category_id, partition_id, stream)
+    key by_stream (consumer, category_id, partition_id, stream),
+    key by_retry (consumer, category_id, partition_id, retrying, position_id)
 ) {table};
 
 create table if not exists holdfast_node (

@@ -135,15 +135,7 @@ for update;
 -- name: free_latches
 -- The shares whose owners have no transaction open: their latches are locked here until the end of this transaction.
 select latch.consumer, latch.category, latch.partition_id
-from (
-    select consumer.value as consumer, named.value as category, place.value as partition_id
-    from json_table(:consumers, '$[*]' columns (number for ordinality, value varchar(128) character set utf8mb4 path '$')) as consumer
-    straight_join json_table(:categories, '$[*]' columns (number for ordinality, value varchar(128) character set utf8mb4 path '$')) as named
-        on named.number = consumer.number
-    straight_join json_table(:partition_ids, '$[*]' columns (number for ordinality, value int path '$')) as place
-        on place.number = consumer.number
-    limit 1000000
-) as given
+from {given_shares}
 straight_join holdfast_share_latch as latch force index (primary)
     on latch.consumer = given.consumer and latch.category = given.category and latch.partition_id = given.partition_id
 for update skip locked;

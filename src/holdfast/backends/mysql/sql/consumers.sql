@@ -53,14 +53,16 @@ where consumer = :consumer and category_id = :category_id and partition_id = :pa
 
 -- name: retrying_among
 -- Those of these streams whose last parked event is to be retried.
-select parked.stream from holdfast_parked as parked
-straight_join (
+select latest.stream
+from (
     select stream, max(position_id) as position_id from holdfast_parked
     where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and stream in (:streams)
-    group by stream
-) as latest on latest.stream = parked.stream and latest.position_id = parked.position_id
-where parked.consumer = :consumer and parked.category_id = :category_id and parked.partition_id = :partition_id
-  and parked.retrying;
+    group by stream limit 1000000
+) as latest
+straight_join holdfast_parked as parked force index (primary)
+    on parked.consumer = :consumer and parked.category_id = :category_id and parked.partition_id = :partition_id
+    and parked.position_id = latest.position_id
+where parked.retrying;
 
 -- name: list_retries
 -- The first parked events that are to be handled again.
@@ -68,7 +70,7 @@ select event.event_id, category.category, event.stream, event.event_name, event.
        event.position_id, event.payload, event.headers, event.recorded_at, parked.attempts
 from (
     select event_id, attempts, position_id, category_id from holdfast_parked
-    where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and retrying
+    where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and retrying = 1
     order by position_id limit :limit
 ) as parked
 straight_join holdfast_event as event on event.event_id = parked.event_id
@@ -90,36 +92,3 @@ from holdfast_allocation as allocation
 straight_join holdfast_node as node on node.node_id = allocation.owner and node.incarnation = allocation.incarnation
 straight_join holdfast_node_heartbeat as heartbeat on heartbeat.node_id = node.node_id
 where allocation.consumer = :consumer and {now} - heartbeat.heartbeat_at <= heartbeat.ttl limit 1;
-
--- name: list_consumers
--- A few index lookups for each share.
-select consumer.consumer, consumer.category, consumer.stream, consumer.paused, category.category as of_category,
-    allocation.partition_id, allocation.state, allocation.generation, allocation.owner, allocation.target,
-    allocation.position_id,
-    case when consumer.stream is null then (
-        select position_id from holdfast_head
-        where category_id = allocation.category_id and partition_id = allocation.partition_id
-    ) else coalesce(
-        (select max(version) from holdfast_event
-            where category_id = allocation.category_id and stream = consumer.stream),
-        (select version from holdfast_trimmed_stream
-            where category_id = allocation.category_id and stream = consumer.stream),
-        0
-    ) end as head,
-    {now} - case when consumer.stream is null then (
-        select recorded_at from holdfast_event
-        where category_id = allocation.category_id and partition_id = allocation.partition_id
-            and position_id > allocation.position_id order by position_id limit 1
-    ) else (
-        select recorded_at from holdfast_event
-        where category_id = allocation.category_id and stream = consumer.stream
-            and version > allocation.position_id order by version limit 1
-    ) end as behind,
-    (select count(*) from holdfast_parked as parked where parked.consumer = allocation.consumer
-        and parked.category_id = allocation.category_id and parked.partition_id = allocation.partition_id) as parked,
-    {now} - allocation.since_at as since, allocation.losses
-from holdfast_consumer as consumer
-left join holdfast_allocation as allocation on allocation.consumer = consumer.consumer
-left join holdfast_category as category on category.category_id = allocation.category_id
-where not consumer.forgotten
-order by consumer.consumer, category.category, allocation.partition_id;

@@ -123,12 +123,17 @@ group by category_id, stream
 on duplicate key update version = greatest(holdfast_trimmed_stream.version, values(version));
 
 -- name: drop_trimmed_parked
-delete parked from (
-    select event_id from holdfast_event
-    where category_id = :category_id and partition_id = :partition_id and position_id > :after and position_id <= :last
+-- From the side of the parked events, which have no index on the id of the event.
+delete gone from (
+    select parked.consumer, parked.partition_id, parked.position_id from holdfast_parked as parked
+    straight_join holdfast_event as event force index (by_id) on event.event_id = parked.event_id
+    where event.category_id = :category_id and event.partition_id = :partition_id
+      and event.position_id > :after and event.position_id <= :last
     limit 10000000
-) as trimmed
-straight_join holdfast_parked as parked on parked.event_id = trimmed.event_id;
+) as given
+straight_join holdfast_parked as gone force index (primary)
+    on gone.consumer = given.consumer and gone.category_id = :category_id and gone.partition_id = given.partition_id
+    and gone.position_id = given.position_id;
 
 -- name: sizes_of_partition
 select octet_length(event.payload) from holdfast_event as event force index (primary)
@@ -142,6 +147,6 @@ where event.category_id = (select category_id from holdfast_category where categ
   and event.stream = :stream and event.version > :after
 order by event.version limit :limit;
 
--- name: head_position
-select position_id from holdfast_head
-where category_id = :category_id and partition_id = :partition_id and :consumer is not null;
+-- name: find_head
+select position_id, recorded_at from holdfast_head
+where category_id = :category_id and partition_id = :partition_id;

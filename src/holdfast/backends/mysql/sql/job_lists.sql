@@ -112,9 +112,9 @@ select lane.queue, lane.task, (queue.paused or coalesce(task.paused, 0)) as paus
 from holdfast_lane as lane straight_join holdfast_queue as queue on queue.queue = lane.queue
 left join holdfast_task as task on task.task = lane.task;
 
--- name: queues
+-- name: {known}s: queue, task
 -- Counts at most `most` ready jobs of each lane, as `jobs_ahead` does, and as many scheduled, blocked and failed ones.
--- `is_cut`: a lane may have more ready jobs. `due`: of the job with the first turn, of any task, its turn plus its head start.
+-- `is_cut`: a lane may have more ready jobs. `due`: of the job with the first turn, its turn plus its head start.
 with standing as (
     select lane.lane_id, 'ready' as state, case
         when (
@@ -124,98 +124,26 @@ with standing as (
     end as number
     from holdfast_lane as lane
     union all
-    select lane_id, 'running', count(*) from holdfast_running group by lane_id
-    union all
-    select job.lane_id, 'scheduled', count(*) from (select seq from holdfast_scheduled limit :most) as state
-    straight_join holdfast_job as job on job.seq = state.seq group by job.lane_id
-    union all
-    select job.lane_id, 'blocked', count(*) from (select seq from holdfast_blocked limit :most) as state
-    straight_join holdfast_job as job on job.seq = state.seq group by job.lane_id
-    union all
-    select job.lane_id, 'failed', count(*) from (select seq from holdfast_failed limit :most) as state
-    straight_join holdfast_job as job on job.seq = state.seq group by job.lane_id
+    {standing_besides_ready}
 ),
 fronts as (  -- the limit keeps the planner from a search of all jobs for each lane
-    select lane.queue, (
+    select lane.{known}, (
         select seq from holdfast_ready as ready where ready.lane_id = lane.lane_id
         order by ready.lane_id, ready.turn, ready.seq limit 1
     ) as seq
     from holdfast_lane as lane limit 1000000
 ),
 firsts as (
-    select fronts.queue, job.turn + job.priority * {priority_step} as due,
-           row_number() over (partition by fronts.queue order by job.turn, job.seq) as number
+    select fronts.{known}, job.turn + job.priority * {priority_step} as due,
+           row_number() over (partition by fronts.{known} order by job.turn, job.seq) as number
     from fronts straight_join holdfast_job as job on job.seq = fronts.seq
 ),
 counted as (
-    select lane.queue,
-           sum(case when state = 'ready' then number end) as ready,
-           sum(case when state = 'running' then number end) as running,
-           sum(case when state = 'scheduled' then number end) as scheduled,
-           sum(case when state = 'blocked' then number end) as blocked,
-           sum(case when state = 'failed' then number end) as failed,
-           max(case when state = 'ready' and number >= :most then 1 else 0 end) as is_cut
-    from standing straight_join holdfast_lane as lane on lane.lane_id = standing.lane_id group by lane.queue
+    select lane.{known}, {counted_standing} group by lane.{known}
 )
-select queue.queue, queue.paused, cast(coalesce(ready, 0) as signed) as ready,
-       cast(coalesce(running, 0) as signed) as running, cast(coalesce(scheduled, 0) as signed) as scheduled,
-       cast(coalesce(blocked, 0) as signed) as blocked, cast(coalesce(failed, 0) as signed) as failed,
-       coalesce(is_cut, 0) as is_cut, {now} - firsts.due as due
-from holdfast_queue as queue
-left join counted on counted.queue = queue.queue
-left join firsts on firsts.queue = queue.queue and firsts.number = 1
-order by queue.queue;
-
--- name: tasks
--- As `queues`. A task is known by its first job, or by its first pause.
-with standing as (
-    select lane.lane_id, 'ready' as state, case
-        when (
-            select 1 from holdfast_ready as ready where ready.lane_id = lane.lane_id limit 1 offset :most
-        ) is not null then :most
-        else (select count(*) from holdfast_ready as ready where ready.lane_id = lane.lane_id)
-    end as number
-    from holdfast_lane as lane
-    union all
-    select lane_id, 'running', count(*) from holdfast_running group by lane_id
-    union all
-    select job.lane_id, 'scheduled', count(*) from (select seq from holdfast_scheduled limit :most) as state
-    straight_join holdfast_job as job on job.seq = state.seq group by job.lane_id
-    union all
-    select job.lane_id, 'blocked', count(*) from (select seq from holdfast_blocked limit :most) as state
-    straight_join holdfast_job as job on job.seq = state.seq group by job.lane_id
-    union all
-    select job.lane_id, 'failed', count(*) from (select seq from holdfast_failed limit :most) as state
-    straight_join holdfast_job as job on job.seq = state.seq group by job.lane_id
-),
-fronts as (  -- the limit keeps the planner from a search of all jobs for each lane
-    select lane.task, (
-        select seq from holdfast_ready as ready where ready.lane_id = lane.lane_id
-        order by ready.lane_id, ready.turn, ready.seq limit 1
-    ) as seq
-    from holdfast_lane as lane limit 1000000
-),
-firsts as (
-    select fronts.task, job.turn + job.priority * {priority_step} as due,
-           row_number() over (partition by fronts.task order by job.turn, job.seq) as number
-    from fronts straight_join holdfast_job as job on job.seq = fronts.seq
-),
-counted as (
-    select lane.task,
-           sum(case when state = 'ready' then number end) as ready,
-           sum(case when state = 'running' then number end) as running,
-           sum(case when state = 'scheduled' then number end) as scheduled,
-           sum(case when state = 'blocked' then number end) as blocked,
-           sum(case when state = 'failed' then number end) as failed,
-           max(case when state = 'ready' and number >= :most then 1 else 0 end) as is_cut
-    from standing straight_join holdfast_lane as lane on lane.lane_id = standing.lane_id group by lane.task
-)
-select known.task, coalesce(task.paused, false) as paused, cast(coalesce(ready, 0) as signed) as ready,
-       cast(coalesce(running, 0) as signed) as running, cast(coalesce(scheduled, 0) as signed) as scheduled,
-       cast(coalesce(blocked, 0) as signed) as blocked, cast(coalesce(failed, 0) as signed) as failed,
-       coalesce(is_cut, 0) as is_cut, {now} - firsts.due as due
-from (select task from holdfast_lane union select task from holdfast_task) as known
-left join holdfast_task as task on task.task = known.task
-left join counted on counted.task = known.task
-left join firsts on firsts.task = known.task and firsts.number = 1
-order by known.task;
+select known.{known}, coalesce(named.paused, 0) as paused, {standing_columns}, {now} - firsts.due as due
+from (select {known} from holdfast_lane union select {known} from holdfast_{known}) as known
+left join holdfast_{known} as named on named.{known} = known.{known}
+left join counted on counted.{known} = known.{known}
+left join firsts on firsts.{known} = known.{known} and firsts.number = 1
+order by known.{known};

@@ -12,9 +12,7 @@ job.id, running.seq, running.lane_id, lane.queue, lane.task, job.order_key, job.
 -- compares the pairs, and sorts them, so that two such calls cannot deadlock.
 select {lease_columns}, 0 as held, {now} as token
 from (
-    select held.* from (
-        select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed
-    ) as given
+    select held.* from {given_seqs}
     straight_join holdfast_running as held force index (primary) on held.seq = given.seq
     where held.fence in (:fences) limit 1000000 for update
 ) as running

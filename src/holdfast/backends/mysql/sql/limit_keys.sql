@@ -18,27 +18,22 @@ where job.seq in (:seqs) and job.limit_key is not null and known.key_id is null
 group by job.lane_id, job.limit_key order by job.lane_id, job.limit_key
 on duplicate key update rate_at = holdfast_limit_key.rate_at;
 
--- name: lock_limit_keys
--- The keys of these jobs, in the order in which every transaction locks keys.
+-- part: limit_keys_by_name
 select known.key_id, past.seq
 from (
     select seq, lane_id, limit_key from holdfast_job where seq in (:seqs) and limit_key is not null
     order by lane_id, limit_key limit 1000000
 ) as past
 straight_join holdfast_limit_key as known force index (by_name)
-    on known.lane_id = past.lane_id and known.limit_key = past.limit_key
-for update;
+    on known.lane_id = past.lane_id and known.limit_key = past.limit_key;
+
+-- name: lock_limit_keys
+-- The keys of these jobs, in the order in which every transaction locks keys.
+{limit_keys_by_name} for update;
 
 -- name: free_limit_keys
 -- The same, without keys that other sessions have locked.
-select known.key_id, past.seq
-from (
-    select seq, lane_id, limit_key from holdfast_job where seq in (:seqs) and limit_key is not null
-    order by lane_id, limit_key limit 1000000
-) as past
-straight_join holdfast_limit_key as known force index (by_name)
-    on known.lane_id = past.lane_id and known.limit_key = past.limit_key
-for update skip locked;
+{limit_keys_by_name} for update skip locked;
 
 -- name: limit_keys_of
 select known.key_id, job.seq from holdfast_job as job

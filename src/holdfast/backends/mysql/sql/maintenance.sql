@@ -57,19 +57,12 @@ update holdfast_queue set paused = 1 where queue = :queue and not paused;
 insert into holdfast_task (task, paused) values (:task, 0) on duplicate key update task = holdfast_task.task;
 update holdfast_task set paused = 1 where task = :task and not paused;
 
--- name: declare_queue
-insert into holdfast_queue (queue) values (:name) on duplicate key update queue = holdfast_queue.queue;
-update holdfast_queue
+-- name: declare_{kind}: queue, task
+insert into holdfast_{kind} ({kind}) values (:name) on duplicate key update {kind} = holdfast_{kind}.{kind};
+update holdfast_{kind}
 set max_running = :max_running, rate_jobs = :rate_jobs, rate_span = :rate_span, rate_burst = :rate_burst,
     declared = :declared
-where queue = :name and coalesce(declared, '') <> coalesce(:declared, '');
-
--- name: declare_task
-insert into holdfast_task (task) values (:name) on duplicate key update task = holdfast_task.task;
-update holdfast_task
-set max_running = :max_running, rate_jobs = :rate_jobs, rate_span = :rate_span, rate_burst = :rate_burst,
-    declared = :declared
-where task = :name and coalesce(declared, '') <> coalesce(:declared, '');
+where {kind} = :name and coalesce(declared, '') <> coalesce(:declared, '');
 
 -- name: declare_key
 insert into holdfast_task (task) values (:name) on duplicate key update task = holdfast_task.task;
@@ -103,16 +96,13 @@ select schema_version from holdfast_meta;
 update holdfast_meta set schema_version = :version;
 
 -- name: migration_lock
--- Per session, and not ended by a commit, which each statement of a migration makes.
+-- Until the session ends: a commit, which each statement of a migration makes, does not release it.
 select get_lock(concat('holdfast ', left(sha2(database(), 256), 40)), 20);
-
--- name: migration_unlock
-select release_lock(concat('holdfast ', left(sha2(database(), 256), 40)));
 
 -- name: server_look
 select version(), @@version_comment, (
     select count(*) from information_schema.engines where engine = 'InnoDB' and support in ('YES', 'DEFAULT')
-), @@autocommit;
+), @@max_allowed_packet;
 
 -- name: server_facts
 select 'version' as fact, version() as value
@@ -146,6 +136,10 @@ show global variables where variable_name in ('transaction_isolation', 'tx_isola
 -- name: identify
 -- What a session sees. Runs on the caller's connection and on ours: equal results mean the same tables.
 select database(), (select installation from holdfast_meta);
+
+-- name: session_variables
+-- Which server this is: MySQL and MariaDB have a variable each. Whether it checks snapshots: newer MariaDB does.
+show session variables where variable_name in ('server_uuid', 'server_uid', 'innodb_snapshot_isolation');
 
 -- name: last_jobs
 -- Changes when jobs are enqueued, or events appended. Other changes are found by polling workers.

@@ -12,13 +12,13 @@ select job.id, given.seq, job.lane_id, lane.queue, lane.task, job.order_key, job
        cancelled.finished_at, cancelled.reason, 0 as held, {now} as token
 from {given_seqs}
 left join (
-    select state.* from (select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as wanted
-    straight_join holdfast_blocked as state force index (primary) on state.seq = wanted.seq
+    select state.* from {given_seqs}
+    straight_join holdfast_blocked as state force index (primary) on state.seq = given.seq
     where state.key_id = 0 limit 1000000 for update
 ) as blocked on blocked.seq = given.seq
 left join (
-    select state.* from (select * from json_table('[:seqs]', '$[*]' columns (seq bigint path '$')) as listed) as wanted
-    straight_join holdfast_cancelled as state force index (primary) on state.seq = wanted.seq
+    select state.* from {given_seqs}
+    straight_join holdfast_cancelled as state force index (primary) on state.seq = given.seq
     where (select 1 from holdfast_parent_link as link where link.child_seq = state.seq and link.broken limit 1) is not null
     limit 1000000 for update
 ) as cancelled on cancelled.seq = given.seq

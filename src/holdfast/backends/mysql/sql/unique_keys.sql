@@ -29,45 +29,18 @@ for update;
 
 -- name: unique_holders
 -- For each claim its key, the stage of the job that took it last, and whether the claim's own id is known.
-select given.task, given.unique_key, taken.id, taken.unique_scope, taken.until_at, taken.replaced_by,
-       case
-           when job.seq is null then null
-           when running.seq is not null then 'running'
-           when completed.seq is not null or failed.seq is not null or cancelled.seq is not null then 'ended'
-           else 'waiting'
-       end as stage,
-       case when own.seq is not null then given.id end as known, {now} as now
+select {holder_columns}
 from (
     select * from json_table(:claims, '$[*]' columns (
         task varchar(128) character set utf8mb4 path '$.task', unique_key varchar(128) character set utf8mb4 path '$.unique_key', id varchar(36) character set utf8mb4 path '$.id'
     )) as listed
 ) as given
-left join holdfast_unique_key as taken on taken.task = given.task and taken.unique_key = given.unique_key
-left join holdfast_job as own on own.id = given.id
-left join holdfast_job as job on job.id = taken.id
-left join holdfast_running as running on running.seq = job.seq
-left join holdfast_completed as completed on completed.seq = job.seq
-left join holdfast_failed as failed on failed.seq = job.seq
-left join holdfast_cancelled as cancelled on cancelled.seq = job.seq;
+{holder_rows};
 
 -- name: lock_waiting
 -- One job, if it is waiting: otherwise its state is null. It never waits for the transaction of a handler, which has
 -- locked a row in running.
-select job.id, job.seq, job.lane_id, lane.queue, lane.task, job.order_key, job.limit_key,
-       case
-           when ready.seq is not null then 'ready'
-           when scheduled.seq is not null then 'scheduled'
-           when blocked.seq is not null then 'blocked'
-       end as state,
-       job.priority, job.max_attempts, job.turn,
-       coalesce(ready.attempt, scheduled.attempt, blocked.attempt, 0) as attempt,
-       coalesce(ready.excused, scheduled.excused, blocked.excused, 0) as excused,
-       coalesce(ready.interrupted, scheduled.interrupted, blocked.interrupted, 0) as interrupted,
-       coalesce(ready.lost, scheduled.lost, blocked.lost, 0) as lost,
-       coalesce(ready.followed, scheduled.followed, 0) as followed,
-       coalesce(scheduled.retrying, 0) as retrying, 0 as isolated, 0 as cancel_asked,
-       null as cancel_reason, 0 as fence, null as worker_id, null as started_at,
-       null as lease_span, null as finished_at, null as reason, 0 as held, {now} as token
+select {waiting_columns}
 from holdfast_job as job
 straight_join holdfast_lane as lane on lane.lane_id = job.lane_id
 {waiting_rows}

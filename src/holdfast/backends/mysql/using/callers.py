@@ -10,23 +10,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from holdfast.backends.mysql.connecting import connect_blocking
 from holdfast.backends.mysql.driver import Result, drop
 from holdfast.backends.mysql.error_map import DriverError, translate
-from holdfast.backends.mysql.execute import Session, drive_blocking
+from holdfast.backends.mysql.execute import Session, drive_blocking, exchange, exchange_blocking
 from holdfast.backends.mysql.location import MysqlLocation
 from holdfast.backends.mysql.statements import MysqlStatements
 from holdfast.backends.mysql.using import drivers
-from holdfast.backends.sql.steps import row
+from holdfast.backends.sql.steps import row, rows
 from holdfast.backends.sql.using.callers import Callers
 from holdfast.backends.sql.using.django import DjangoConnections
 from holdfast.backends.sql.using.sqlalchemy import Driver, SqlAlchemyConnections
 from holdfast.concurrency.statement_threads import in_own_thread
 from holdfast.errors import ConfigError
-from holdfast.store.steps import BecameReady, Ready, Steps
+from holdfast.store.steps import Ready, Steps
 
 T = TypeVar("T")
 _KINDS = (
@@ -47,14 +47,24 @@ _RECOGNISERS = (
 
 
 class TablesIdentity(NamedTuple):
-    """What a session sees: the database, and the number of the installation in it."""
+    """What a session sees: the server, the database, and the number of the installation in it.
 
+    The copy of a database has the number of the original.
+    """
+
+    server: str | None
     database: str | None
     installation: str | None
 
 
-def _look() -> Steps[TablesIdentity]:
-    return TablesIdentity(*(yield from row("identify")))
+def _look() -> Steps[tuple[TablesIdentity, str]]:
+    """Return what a session sees, and what goes before every statement of ours in it."""
+    database, installation = yield from row("identify")
+    variables = dict((yield from rows("session_variables")))
+    server = variables.get("server_uuid") or variables.get("server_uid")
+    is_checked = str(variables.get("innodb_snapshot_isolation")).upper() == "ON"
+    identity = TablesIdentity(server, database, installation)
+    return identity, drivers.WITHOUT_SNAPSHOT_CHECKS if is_checked else ""
 
 
 class MysqlCallers(Callers):
@@ -73,8 +83,7 @@ class MysqlCallers(Callers):
         with _explained(raw):
             prefix = self._prefix(raw)
             if prefix is None:
-                found = self._run(raw, _look(), "")
-                prefix = self._remember(raw, found, drivers.rows_of(raw, drivers.SNAPSHOT_CHECKS))
+                prefix = self._remember(raw, *self._run(raw, _look(), ""))
             return self._run(raw, steps, prefix)
 
     async def drive(self, raw: Any, steps: Steps[T]) -> T:  # noqa: D102
@@ -82,79 +91,55 @@ class MysqlCallers(Callers):
             prefix = self._prefix(raw)
             if prefix is None:
                 found = await self._run_async(raw, _look(), "")
-                checks = (await drivers.ask_async(raw, drivers.SNAPSHOT_CHECKS, ())).rows
-                prefix = await in_own_thread(lambda: self._remember(raw, found, checks))
+                prefix = await in_own_thread(lambda: self._remember(raw, *found))
             return await self._run_async(raw, steps, prefix)
 
     def _prefix(self, raw: Any) -> str | None:
         with self._lock:
             return self._known.get(raw)
 
-    def _remember(self, raw: Any, found: TablesIdentity, checks: Any) -> str:
-        """Return what goes before every statement; raise `ConfigError` unless a connection leads to our tables."""
+    def _remember(self, raw: Any, found: TablesIdentity, prefix: str) -> str:
+        """Remember a connection and return its prefix; raise `ConfigError` unless it leads to our tables."""
         if found != self._ours:
             self._ours = self._ask()
             if found != self._ours:
+                other = " of a different server" if found.server != self._ours.server else ""
                 message = (
-                    f"the connection given as using= leads to the database {found.database!r}, not to the tables of "
-                    f"{self._location.url}"
+                    f"the connection given as using= leads to the database {found.database!r}{other}, not to the "
+                    f"tables of {self._location.url}"
                 )
                 raise ConfigError(message)
-        is_checked = any(str(value).upper() == "ON" for _, value in checks or ())
         with self._lock:
-            self._known[raw] = prefix = drivers.WITHOUT_SNAPSHOT_CHECKS if is_checked else ""
+            self._known[raw] = prefix
         return prefix
 
     def _ask(self) -> TablesIdentity:
         connection = connect_blocking(self._location)
         try:
-            return drive_blocking(connection, Session(self._statements), _look(), Ready())
+            identity, _ = drive_blocking(connection, Session(self._statements), _look(), Ready())
         except DriverError as error:
             raise translate(error, self._location.url, broken=False) from error
         finally:
             drop(connection)
+        return identity
 
     def _run(self, raw: Any, steps: Steps[T], prefix: str) -> T:
         session = _CallersSession(self._statements, prefix)
-        try:
-            asked = next(steps)
-            while True:
-                if isinstance(asked, BecameReady):
-                    asked = steps.send([])
-                    continue
-                request = session.request(asked)
-                try:
-                    found = [drivers.ask(raw, *bound) for bound in session.bound(request.texts)]
-                except drivers.errors() as error:
-                    asked = steps.throw(session.handled(drivers.as_ours(error)))
-                else:
-                    asked = steps.send(request.answer(found))
-        except StopIteration as stop:
-            return cast("T", stop.value)
-        finally:
-            steps.close()
+
+        def ask(texts: list[str]) -> list[Result]:
+            with drivers.as_ours():
+                return [drivers.ask(raw, *bound) for bound in session.bound(texts)]
+
+        return exchange_blocking(session.messages(steps, Ready()), ask)
 
     async def _run_async(self, raw: Any, steps: Steps[T], prefix: str) -> T:
         session = _CallersSession(self._statements, prefix)
-        try:
-            asked = next(steps)
-            while True:
-                if isinstance(asked, BecameReady):
-                    asked = steps.send([])
-                    continue
-                request = session.request(asked)
-                try:
-                    found: list[Result] = [
-                        await drivers.ask_async(raw, *bound) for bound in session.bound(request.texts)
-                    ]
-                except drivers.errors() as error:
-                    asked = steps.throw(session.handled(drivers.as_ours(error)))
-                else:
-                    asked = steps.send(request.answer(found))
-        except StopIteration as stop:
-            return cast("T", stop.value)
-        finally:
-            steps.close()
+
+        async def ask(texts: list[str]) -> list[Result]:
+            with drivers.as_ours():
+                return [await drivers.ask_async(raw, *bound) for bound in session.bound(texts)]
+
+        return await exchange(session.messages(steps, Ready()), ask)
 
 
 class _CallersSession(Session):
@@ -165,11 +150,6 @@ class _CallersSession(Session):
         self._prefix = prefix
         self._texts: list[str] = []
 
-    def request(self, asked: Any) -> Any:
-        """Return the statements of a step; a text is kept, with a mark in its place."""
-        self._texts = []
-        return super().request(asked)
-
     def place(self, text: str) -> str:
         """Keep a text; return the mark for it."""
         self._texts.append(text)
@@ -177,19 +157,16 @@ class _CallersSession(Session):
 
     def bound(self, texts: Sequence[str]) -> Generator[tuple[str, tuple[str, ...]]]:
         """Yield each statement with its texts."""
-        start = 0
         for text in texts:
             count = text.count("\0")
-            statement = self._prefix + text.replace("%", "%%").replace("\0", "%s")
-            yield statement, tuple(self._texts[start : start + count])
-            start += count
+            given, self._texts = self._texts[:count], self._texts[count:]
+            yield self._prefix + text.replace("%", "%%").replace("\0", "%s"), tuple(given)
 
 
 @contextmanager
 def _explained(raw: Any) -> Generator[None]:
     try:
-        yield
+        with drivers.as_ours():
+            yield
     except DriverError as error:
         raise translate(error, "the caller's connection", broken=not drivers.is_open(raw)) from error
-    except drivers.errors() as error:
-        raise translate(drivers.as_ours(error), "the caller's connection", broken=not drivers.is_open(raw)) from error

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
-import asyncmy.errors
 import pymysql
 from asyncmy.connection import Connection as AsyncmyConnection
 from asyncmy.cursors import Cursor as AsyncmyCursor
@@ -16,7 +17,6 @@ from holdfast.errors import ConfigError
 
 # Newer MariaDB gives a repeatable read transaction up when it locks a row that has changed since its snapshot, as the
 # lease of a running job has. Our statements mean the latest version.
-SNAPSHOT_CHECKS = "show session variables like 'innodb_snapshot_isolation'"
 WITHOUT_SNAPSHOT_CHECKS = "set statement innodb_snapshot_isolation = off for "
 _OPEN = "open it with `begin()`, or connect with autocommit off,"
 _NO_SAVEPOINT = 1305
@@ -68,9 +68,10 @@ def check_open(raw: Any) -> Any:
 def _probe(raw: Any) -> None:
     """Ask the server whether a transaction is open: outside of one there is no savepoint to release."""
     try:
-        for text in _PROBE:
-            ask(raw, text, ())
-    except errors() as error:
+        with as_ours():
+            for text in _PROBE:
+                ask(raw, text, ())
+    except pymysql.OperationalError as error:
         if error.args[0] == _NO_SAVEPOINT:
             raise no_transaction(_OPEN) from error
         raise
@@ -85,11 +86,6 @@ def ask(raw: Any, text: str, texts: tuple[str, ...]) -> Result:
         return Result(rows, max(0, cursor.rowcount), cursor.lastrowid or 0)
 
 
-def rows_of(raw: Any, text: str) -> Any:
-    """Return the rows of a statement without parameters."""
-    return ask(raw, text, ()).rows
-
-
 async def ask_async(raw: Any, text: str, texts: tuple[str, ...]) -> Result:
     """Run one statement on an async connection."""
     async with raw.cursor(AsyncmyCursor) as cursor:
@@ -98,17 +94,12 @@ async def ask_async(raw: Any, text: str, texts: tuple[str, ...]) -> Result:
         return Result(rows, max(0, cursor.rowcount), cursor.lastrowid or 0)
 
 
-def errors() -> tuple[type[Exception], ...]:
-    """Return the errors of the drivers that are loaded."""
+@contextmanager
+def as_ours() -> Generator[None]:
+    """Raise an error of mysqlclient, if that is loaded, as one of PyMySQL, which has the same numbers."""
     loaded = sys.modules.get("MySQLdb")
-    ours = (pymysql.MySQLError, asyncmy.errors.MySQLError)
-    return ours if loaded is None else (*ours, loaded.MySQLError)
-
-
-def as_ours(error: Exception) -> Exception:
-    """Return an error of mysqlclient as one of PyMySQL, which has the same numbers."""
-    if isinstance(error, (pymysql.MySQLError, asyncmy.errors.MySQLError)):
-        return error
-    ours = pymysql.OperationalError(*error.args)
-    ours.__cause__ = error
-    return ours
+    foreign: tuple[type[Exception], ...] = () if loaded is None else (loaded.MySQLError,)
+    try:
+        yield
+    except foreign as error:
+        raise pymysql.OperationalError(*error.args) from error

@@ -7,16 +7,16 @@ whose snapshot may be older, they read the latest rows.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from holdfast.backends.mysql.execute import final
-from holdfast.backends.sql.steps import Ask, Each, records, together
-from holdfast.backends.sql.streams.categories import find_categories, make_categories
+from holdfast.backends.sql.steps import Ask, Each, together
+from holdfast.backends.sql.streams import categories as categories_of
 from holdfast.model.event import Appended, NewEvent
 from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Category
-from holdfast.store.verbs.placing import Known, Place, Placing, answers, as_known, conflict, places_of
+from holdfast.store.verbs.placing import Known, Place, Placing, answers, as_known, distinct, places_of
 
 _COLUMNS = (
     "category_id",
@@ -36,17 +36,14 @@ def append(
     events: Sequence[NewEvent], categories: Mapping[str, Category], *, is_alone: bool, is_whole: bool = True
 ) -> Steps[list[Appended]]:
     """Append events to existing categories. `is_whole`: nothing else is to be done in the transaction."""
-    firsts: dict[str, NewEvent] = {}
-    for event in events:
-        firsts.setdefault(event.id, event)
-    distinct = list(firsts.values())
-    places = places_of(distinct, categories)
-    streams = sorted({(place[0], event.stream) for place, event in zip(places, distinct, strict=True)})
+    once = distinct(events)
+    places = places_of(once, categories)
+    streams = sorted({(place[0], event.stream) for place, event in zip(places, once, strict=True)})
     partitions = sorted(set(places))
     now = "" if is_alone else "_now"
     *heads, known, clock = yield from together(
         *(Ask("lock_head", {"category_id": place[0], "partition_id": place[1]}) for place in partitions),
-        Ask(f"known_events{now}", {"ids": list(firsts)}, Known),
+        Ask(f"known_events{now}", {"ids": [event.id for event in once]}, Known),
         Ask("store_clock", {}),
     )
     versions = yield from together(
@@ -58,7 +55,7 @@ def append(
         {name: int(version[0][0]) for name, version in zip(streams, versions, strict=True)},
     )
     appended = as_known(known)
-    for event, place in zip(distinct, places, strict=True):
+    for event, place in zip(once, places, strict=True):
         if event.id not in appended:
             appended[event.id] = work.add(event, place)
     if work.rows:
@@ -82,31 +79,6 @@ def append_to_new(
     events: Sequence[NewEvent], categories: Mapping[str, Category], *, is_alone: bool
 ) -> Steps[list[Appended]]:
     """Append events some of whose categories may not exist yet."""
-    now = "" if is_alone else "_now"
-    ids = list({event.id for event in events})
-    known = as_known((yield from records(Known, f"known_events{now}", ids=ids)))
-    fresh = [event for event in events if event.id not in known]
-    missing = {event.category for event in fresh} - set(categories)
-    found = yield from find_categories(missing)
-    missing -= set(found)
-    if missing:
-        _check_first_versions([event for event in fresh if event.category in missing])
-        found |= yield from make_categories(missing)
-    if not fresh:
-        return answers(events, known)
-    appended = yield from append(fresh, {**categories, **found}, is_alone=is_alone, is_whole=False)
-    return answers(events, known | {event.id: event for event in reversed(appended)})
-
-
-def _check_first_versions(events: Sequence[NewEvent]) -> None:
-    """Check expected versions before a category is created: its streams have no events yet."""
-    versions: dict[tuple[str, str], int] = defaultdict(int)
-    seen: set[str] = set()
-    for event in events:
-        key = (event.category, event.stream)
-        if event.id in seen:
-            continue
-        seen.add(event.id)
-        if event.expected_version not in {None, versions[key]}:
-            raise conflict(event, versions[key])
-        versions[key] += 1
+    look = Ask("known_events" if is_alone else "known_events_now", {"ids": [event.id for event in events]}, Known)
+    write = partial(append, is_alone=is_alone, is_whole=False)
+    return (yield from categories_of.append_to_new(events, categories, look, write))

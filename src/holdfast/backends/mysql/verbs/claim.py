@@ -20,10 +20,11 @@ import msgspec
 
 from holdfast.backends.mysql.execute import final
 from holdfast.backends.mysql.verbs.ranges import ranges
-from holdfast.backends.sql.steps import Ask, records, run, together
+from holdfast.backends.sql.limited_claims import settle
+from holdfast.backends.sql.steps import Ask, records, together
 from holdfast.model.instants import MICROSECOND, span_micros
 from holdfast.model.job import LeasedJob
-from holdfast.model.limits import LanePlace, LimitKey, LimitUse, next_wait, share_out, taken_by
+from holdfast.model.limits import LanePlace, LimitKey, LimitUse, share_out
 from holdfast.store.steps import Steps
 from holdfast.store.values import Claim, ClaimRequest
 
@@ -241,17 +242,11 @@ def claim_limited(request: ClaimRequest) -> Steps[Claim]:
     shares = share_out(front, names, rooms, limit=request.limit, slots=slots)
     locked = yield from _lock_shares(shares.by_lane, {})
     taken, _ = yield from _lease(request, locked, lanes, commits=False)
-    counted = taken_by(((job.queue, job.task) for job in taken.jobs), uses)
-    for use in uses:
-        if use.rate_jobs is not None and use.kind != "key" and counted[use.key]:
-            statement = "spend_queue" if use.kind == "queue" else "spend_task"
-            yield from run(statement, name=use.name, rate_at=use.rate_after(counted[use.key]))
-    wait = next_wait(uses, counted, shares.refused)
-    span = None if wait is None else wait * MICROSECOND
-    if shares.refused - mine:
-        span = _CONTENDED if span is None else min(span, _CONTENDED)
-    is_limited = bool(shares.refused) or shares.is_held_back
-    return msgspec.structs.replace(taken, is_limited=is_limited, wait=span)
+    claimed = yield from settle(taken, uses, shares)
+    if not shares.refused - mine:
+        return claimed
+    wait = _CONTENDED if claimed.wait is None else min(claimed.wait, _CONTENDED)
+    return msgspec.structs.replace(claimed, wait=wait)
 
 
 def _scope(request: ClaimRequest) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from holdfast.model.turn import due_at, turn_of
 from holdfast.store.steps import Place, Steps, became_ready
 
 CHUNK = 1_000
-_CHUNK_BYTES = 400_000  # of payloads and headers, each character of which may be escaped
+_CHUNK_BYTES = 400_000  # of payloads and headers, each byte of which may be escaped
 _BESIDES = 300
 NO_KEY = 0  # of the jobs that are blocked by their parents
 LaneIds = Mapping[tuple[str, str], int]
@@ -66,13 +66,18 @@ def _chunks(jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
     chunk: list[NewJob] = []
     size = 0
     for job in jobs:
-        length = len(job.payload) + _BESIDES + sum(map(len, (job.headers or {}).values()))
+        length = _size(job.payload) + _BESIDES + sum(map(len, (job.headers or {}).values()))
         if chunk and (len(chunk) == CHUNK or size + length > _CHUNK_BYTES):
             yield chunk
             chunk, size = [], 0
         chunk.append(job)
         size += length
     yield chunk
+
+
+def _size(text: str) -> int:
+    """Return the bytes of a text."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _body(job: NewJob, lanes: LaneIds) -> dict[str, object]:
@@ -84,7 +89,7 @@ def _body(job: NewJob, lanes: LaneIds) -> dict[str, object]:
         "priority": job.priority,
         "max_attempts": job.max_attempts,
         "timeout": job.timeout,
-        "payload_bytes": len(job.payload) if job.payload.isascii() else len(job.payload.encode()),
+        "payload_bytes": _size(job.payload),
     }
 
 

@@ -90,24 +90,9 @@ cross join lateral (
 
 -- name: unique_holders
 -- For each claim its key, the stage of the job that took it last, and whether the claim's own id is known.
-select given.task, given.unique_key, taken.id::text as id, taken.unique_scope, taken.until_at, taken.replaced_by::text as replaced_by,
-       case
-           when job.seq is null then null
-           when running.seq is not null then 'running'
-           when completed.seq is not null or failed.seq is not null or cancelled.seq is not null then 'ended'
-           else 'waiting'
-       end as stage,
-       case when own.seq is not null then given.id::text end as known, {now} as now
+select {holder_columns}
 from json_to_recordset(%(claims)s::json) as given (task text, unique_key text, id uuid)
-left join lateral (
-    select * from {schema}.unique_key where task = given.task and unique_key = given.unique_key limit 1
-) as taken on true
-left join lateral (select seq from {schema}.job where id = given.id limit 1) as own on true
-left join lateral (select seq from {schema}.job where id = taken.id limit 1) as job on true
-left join lateral (select seq from {schema}.running where seq = job.seq limit 1) as running on true
-left join lateral (select seq from {schema}.completed where seq = job.seq limit 1) as completed on true
-left join lateral (select seq from {schema}.failed where seq = job.seq limit 1) as failed on true
-left join lateral (select seq from {schema}.cancelled where seq = job.seq limit 1) as cancelled on true;
+{holder_rows};
 
 -- name: hold_unique_keys
 -- The rows exist, and are locked: this finds each through the primary key.

@@ -7,12 +7,11 @@ the events are computed here.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from holdfast.backends.postgres.verbs.copying import event_row, stream
-from holdfast.backends.sql.steps import Ask, Numbers, Rows, each, load, records, together
-from holdfast.backends.sql.streams.categories import find_categories, make_categories
+from holdfast.backends.sql.steps import Ask, Numbers, Rows, each, load, together
+from holdfast.backends.sql.streams import categories as categories_of
 from holdfast.model.event import Appended, NewEvent
 from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Category
@@ -23,6 +22,7 @@ from holdfast.store.verbs.placing import (
     answers,
     as_known,
     conflict,
+    distinct,
     headers_of,
     places_of,
 )
@@ -30,19 +30,11 @@ from holdfast.store.verbs.placing import (
 
 def append(events: Sequence[NewEvent], categories: Mapping[str, Category]) -> Steps[list[Appended]]:
     """Append events to existing categories."""
-    distinct = _distinct(events)
-    places = places_of(distinct, categories)
-    write = _write_one(distinct[0], places[0]) if len(distinct) == 1 else _write(distinct, places)
+    once = distinct(events)
+    places = places_of(once, categories)
+    write = _write_one(once[0], places[0]) if len(once) == 1 else _write(once, places)
     _, found = yield from together(_lock(places), write)
-    return answers(events, _judged(distinct, found))
-
-
-def _distinct(events: Sequence[NewEvent]) -> list[NewEvent]:
-    """Return each event once: a repeated id gets the place of its first occurrence."""
-    firsts: dict[str, NewEvent] = {}
-    for event in events:
-        firsts.setdefault(event.id, event)
-    return list(firsts.values())
+    return answers(events, _judged(once, found))
 
 
 def _lock(places: Sequence[Place]) -> Ask:
@@ -100,30 +92,12 @@ def _judged(events: Sequence[NewEvent], found: Rows) -> dict[str, Appended]:
 
 def append_to_new(events: Sequence[NewEvent], categories: Mapping[str, Category]) -> Steps[list[Appended]]:
     """Append events some of whose categories may not exist yet."""
-    known = as_known((yield from records(Known, "known_events", ids=_ids(events))))
-    fresh = [event for event in _distinct(events) if event.id not in known]
-    missing = {event.category for event in fresh} - set(categories)
-    found = yield from find_categories(missing)
-    missing -= set(found)
-    if missing:
-        _check_first_versions([event for event in fresh if event.category in missing])
-        found |= yield from make_categories(missing)
-    appended = (yield from append(fresh, {**categories, **found})) if fresh else []
-    return answers(events, known | {event.id: event for event in reversed(appended)})
+    look = Ask("known_events", {"ids": _ids(events)}, Known)
+    return (yield from categories_of.append_to_new(events, categories, look, append))
 
 
 def _ids(events: Sequence[NewEvent]) -> str:
     return f"{{{','.join(event.id for event in events)}}}"
-
-
-def _check_first_versions(events: Sequence[NewEvent]) -> None:
-    """Check expected versions before a category is created: its streams have no events yet."""
-    versions: dict[tuple[str, str], int] = defaultdict(int)
-    for event in events:
-        key = (event.category, event.stream)
-        if event.expected_version not in {None, versions[key]}:
-            raise conflict(event, versions[key])
-        versions[key] += 1
 
 
 # --- large batches ----------------------------------------------------------------------------------------------------

@@ -177,3 +177,36 @@ where consumer = :consumer and category_id = :category_id and partition_id = :pa
 delete from {schema}.parked
 where consumer = :consumer and category_id = :category_id and partition_id = :partition_id
     and position_id > :position_id;
+
+-- name: list_consumers
+-- A few index lookups for each share.
+select consumer.consumer, consumer.category, consumer.stream, consumer.paused, category.category as of_category,
+    allocation.partition_id, allocation.state, allocation.generation, allocation.owner, allocation.target,
+    allocation.position_id,
+    case when consumer.stream is null then (
+        select position_id from {schema}.head
+        where category_id = allocation.category_id and partition_id = allocation.partition_id
+    ) else coalesce(
+        (select max(version) from {schema}.event
+            where category_id = allocation.category_id and stream = consumer.stream),
+        (select version from {schema}.trimmed_stream
+            where category_id = allocation.category_id and stream = consumer.stream),
+        0
+    ) end as head,
+    {now} - case when consumer.stream is null then (
+        select recorded_at from {schema}.event
+        where category_id = allocation.category_id and partition_id = allocation.partition_id
+            and position_id > allocation.position_id order by position_id limit 1
+    ) else (
+        select recorded_at from {schema}.event
+        where category_id = allocation.category_id and stream = consumer.stream
+            and version > allocation.position_id order by version limit 1
+    ) end as behind,
+    (select count(*) from {schema}.parked as parked where parked.consumer = allocation.consumer
+        and parked.category_id = allocation.category_id and parked.partition_id = allocation.partition_id) as parked,
+    {now} - allocation.since_at as since, allocation.losses
+from {schema}.consumer as consumer
+left join {schema}.allocation as allocation on allocation.consumer = consumer.consumer
+left join {schema}.category as category on category.category_id = allocation.category_id
+where not consumer.forgotten
+order by consumer.consumer, category.category, allocation.partition_id;

@@ -52,7 +52,7 @@ select consumer.stream, allocation.position_id, (
         select event_id from {schema}.parked as parked
         where parked.consumer = consumer.consumer and parked.category_id = :category_id::integer
           and parked.partition_id = :partition_id::integer
-        order by parked.position_id limit 1
+        order by parked.consumer, parked.category_id, parked.partition_id, parked.position_id limit 1
     )
 ) as first_parked
 from {schema}.consumer as consumer

@@ -148,7 +148,8 @@ select lane.queue, lane.task, (queue.paused or coalesce(task.paused, false)) as 
 from {schema}.lane as lane join {schema}.queue as queue on queue.queue = lane.queue
 left join {schema}.task as task on task.task = lane.task
 where (
-    select 1 from {schema}.ready as ready where ready.lane_id = lane.lane_id order by turn, seq limit 1
+    select 1 from {schema}.ready as ready where ready.lane_id = lane.lane_id
+    order by ready.lane_id, ready.turn, ready.seq limit 1
 ) is not null
 order by lane.queue, lane.task;
 
@@ -192,18 +193,8 @@ select count(*) as number from {schema}.lane as lane
 join {schema}.ready as ready on ready.lane_id = lane.lane_id
 where lane.queue = :queue;
 
--- name: queues
--- Reads at most `most` ready jobs of each lane, and as many scheduled, blocked and failed ones. `is_cut`: a lane may have
--- more ready jobs. `due`: of the job with the first turn, of any task, its turn plus its head start.
-with standing as (
-    select lane.lane_id, 'ready' as state, (
-        select count(*) from (
-            select 1 from {schema}.ready where lane_id = lane.lane_id order by turn, seq limit :most
-        ) as front
-    ) as number
-    from {schema}.lane as lane
-    union all
-    select lane_id, 'running', count(*) from {schema}.running group by lane_id
+-- part: standing_besides_ready
+select lane_id, 'running', count(*) from {schema}.running group by lane_id
     union all
     select job.lane_id, 'scheduled', count(*) from (select seq from {schema}.scheduled limit :most) as state
     cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
@@ -212,34 +203,26 @@ with standing as (
     cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
     union all
     select job.lane_id, 'failed', count(*) from (select seq from {schema}.failed limit :most) as state
-    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
-),
-counted as (
-    select lane.queue,
-           sum(case when state = 'ready' then number end) as ready,
-           sum(case when state = 'running' then number end) as running,
-           sum(case when state = 'scheduled' then number end) as scheduled,
-           sum(case when state = 'blocked' then number end) as blocked,
-           sum(case when state = 'failed' then number end) as failed,
-           max(case when state = 'ready' and number >= :most then 1 else 0 end) as is_cut
-    from standing join {schema}.lane as lane on lane.lane_id = standing.lane_id group by lane.queue
-)
-select queue.queue, queue.paused, coalesce(ready, 0)::bigint as ready, coalesce(running, 0)::bigint as running,
-       coalesce(scheduled, 0)::bigint as scheduled, coalesce(blocked, 0)::bigint as blocked,
-       coalesce(failed, 0)::bigint as failed, coalesce(is_cut, 0)::bigint as is_cut, {now} - (
-           select job.turn + job.priority::bigint * {priority_step}
-           from {schema}.lane as lane cross join lateral (
-               select turn, seq, priority from {schema}.job
-               where seq = (select seq from {schema}.ready where lane_id = lane.lane_id order by turn, seq limit 1) limit 1
-           ) as job
-           where lane.queue = queue.queue order by job.turn, job.seq limit 1
-       ) as due
-from {schema}.queue as queue
-left join counted on counted.queue = queue.queue
-order by queue.queue;
+    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id;
 
--- name: tasks
--- As `queues`. A task is known by its first job, or by its first pause.
+-- part: counted_standing
+sum(case when state = 'ready' then number end) as ready,
+           sum(case when state = 'running' then number end) as running,
+           sum(case when state = 'scheduled' then number end) as scheduled,
+           sum(case when state = 'blocked' then number end) as blocked,
+           sum(case when state = 'failed' then number end) as failed,
+           max(case when state = 'ready' and number >= :most then 1 else 0 end) as is_cut
+    from standing join {schema}.lane as lane on lane.lane_id = standing.lane_id;
+
+-- part: standing_columns
+coalesce(ready, 0)::bigint as ready, coalesce(running, 0)::bigint as running,
+       coalesce(scheduled, 0)::bigint as scheduled, coalesce(blocked, 0)::bigint as blocked,
+       coalesce(failed, 0)::bigint as failed, coalesce(is_cut, 0)::bigint as is_cut;
+
+-- name: {known}s: queue, task
+-- Reads at most `most` ready jobs of each lane, and as many scheduled, blocked and failed ones. `is_cut`: a lane may have
+-- more ready jobs. `due`: of the job with the first turn, its turn plus its head start. A queue or a task is known by its
+-- first job, or by its first pause.
 with standing as (
     select lane.lane_id, 'ready' as state, (
         select count(*) from (
@@ -248,39 +231,20 @@ with standing as (
     ) as number
     from {schema}.lane as lane
     union all
-    select lane_id, 'running', count(*) from {schema}.running group by lane_id
-    union all
-    select job.lane_id, 'scheduled', count(*) from (select seq from {schema}.scheduled limit :most) as state
-    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
-    union all
-    select job.lane_id, 'blocked', count(*) from (select seq from {schema}.blocked limit :most) as state
-    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
-    union all
-    select job.lane_id, 'failed', count(*) from (select seq from {schema}.failed limit :most) as state
-    cross join lateral (select lane_id from {schema}.job where seq = state.seq limit 1) as job group by job.lane_id
+    {standing_besides_ready}
 ),
 counted as (
-    select lane.task,
-           sum(case when state = 'ready' then number end) as ready,
-           sum(case when state = 'running' then number end) as running,
-           sum(case when state = 'scheduled' then number end) as scheduled,
-           sum(case when state = 'blocked' then number end) as blocked,
-           sum(case when state = 'failed' then number end) as failed,
-           max(case when state = 'ready' and number >= :most then 1 else 0 end) as is_cut
-    from standing join {schema}.lane as lane on lane.lane_id = standing.lane_id group by lane.task
+    select lane.{known}, {counted_standing} group by lane.{known}
 )
-select known.task, coalesce(task.paused, false) as paused, coalesce(ready, 0)::bigint as ready,
-       coalesce(running, 0)::bigint as running,
-       coalesce(scheduled, 0)::bigint as scheduled, coalesce(blocked, 0)::bigint as blocked,
-       coalesce(failed, 0)::bigint as failed, coalesce(is_cut, 0)::bigint as is_cut, {now} - (
+select known.{known}, coalesce(named.paused, false) as paused, {standing_columns}, {now} - (
            select job.turn + job.priority::bigint * {priority_step}
            from {schema}.lane as lane cross join lateral (
                select turn, seq, priority from {schema}.job
                where seq = (select seq from {schema}.ready where lane_id = lane.lane_id order by turn, seq limit 1) limit 1
            ) as job
-           where lane.task = known.task order by job.turn, job.seq limit 1
+           where lane.{known} = known.{known} order by job.turn, job.seq limit 1
        ) as due
-from (select task from {schema}.lane union select task from {schema}.task) as known
-left join {schema}.task as task on task.task = known.task
-left join counted on counted.task = known.task
-order by known.task;
+from (select {known} from {schema}.lane union select {known} from {schema}.{known}) as known
+left join {schema}.{known} as named on named.{known} = known.{known}
+left join counted on counted.{known} = known.{known}
+order by known.{known};

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from holdfast.backends.sql.steps import each, records
+from holdfast.backends.sql.steps import Ask, each, records
 from holdfast.backends.sql.streams.starts import Head, heads
 from holdfast.errors import CategoryNotFound, ConfigError
-from holdfast.model.event import DEFAULT_PARTITIONS
+from holdfast.model.event import DEFAULT_PARTITIONS, Appended, NewEvent
 from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Category, CategoryView
+from holdfast.store.verbs.placing import answers, as_known, conflict, distinct
 
 
 def find_categories(names: Iterable[str]) -> Steps[dict[str, Category]]:
@@ -41,6 +43,35 @@ def make_categories(names: Iterable[str], partitions: int = DEFAULT_PARTITIONS) 
     places = [(row.category_id, number) for row in made.values() for number in range(row.partitions)]
     yield from each("add_head", [{"category_id": place[0], "partition_id": place[1]} for place in sorted(places)])
     return made
+
+
+def append_to_new(
+    events: Sequence[NewEvent],
+    categories: Mapping[str, Category],
+    look: Ask,
+    append: Callable[[Sequence[NewEvent], Mapping[str, Category]], Steps[list[Appended]]],
+) -> Steps[list[Appended]]:
+    """Append events some of whose categories may not exist yet. `look` finds those that are stored already."""
+    known = as_known((yield look))
+    fresh = [event for event in distinct(events) if event.id not in known]
+    missing = {event.category for event in fresh} - set(categories)
+    found = yield from find_categories(missing)
+    missing -= set(found)
+    if missing:
+        _check_first_versions([event for event in fresh if event.category in missing])
+        found |= yield from make_categories(missing)
+    appended = (yield from append(fresh, {**categories, **found})) if fresh else []
+    return answers(events, known | {event.id: event for event in appended})
+
+
+def _check_first_versions(events: Sequence[NewEvent]) -> None:
+    """Check expected versions before a category is created: its streams have no events yet."""
+    versions: dict[tuple[str, str], int] = defaultdict(int)
+    for event in events:
+        key = (event.category, event.stream)
+        if event.expected_version not in {None, versions[key]}:
+            raise conflict(event, versions[key])
+        versions[key] += 1
 
 
 def open_category(name: str, partitions: int | None) -> Steps[CategoryView]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.backends.sql.steps import each, records, run, value
+from holdfast.backends.sql.steps import each, records, rows, run, value
 from holdfast.backends.sql.streams import parking
+from holdfast.backends.sql.streams.reading import stored, stream_version
 from holdfast.backends.sql.streams.share_rows import ShareRow, released, write
 from holdfast.backends.sql.streams.starts import places_of, start_positions
 from holdfast.backends.sql.streams.survey import new_share
 from holdfast.errors import ConfigError, ConsumerNotFound
-from holdfast.model.allocation import Grant
+from holdfast.model.allocation import AllocationState, Grant
+from holdfast.model.event import StoredEvent
 from holdfast.store.steps import Steps
-from holdfast.store.stream_values import Commit, CommitVerdict, KnownStart, Start, Subscription
+from holdfast.store.stream_values import Commit, CommitVerdict, Fetched, KnownStart, ParkedEvent, Start, Subscription
 
 
 class ConsumerRow(NamedTuple):
@@ -39,6 +41,25 @@ class Granted(NamedTuple):
     replay_until: int
     losses: int
     stream: str | None
+
+
+def fetched(grant: Grant, share: Granted, events: list[StoredEvent], limit: int) -> Steps[Fetched]:
+    """Return the next events of a share with its state and the events to be retried."""
+    category, stream = grant.share.category, share.stream
+    place = place_names(grant, share)
+    streams = sorted({event.stream for event in events})
+    parked = (yield from rows("parked_among", **place, streams=streams, handled=[])) if streams else []
+    retries = yield from rows("list_retries", **place, limit=limit)
+    return Fetched(
+        events=events,
+        state=AllocationState(share.state),
+        position=share.position_id,
+        head=(yield from value("find_head", **place) if stream is None else stream_version(category, stream)),
+        replay_until=share.replay_until,
+        losses=share.losses,
+        parked_streams=frozenset(name for (name,) in parked),
+        retries=tuple(ParkedEvent(stored(row[:-1]), row[-1]) for row in retries),
+    )
 
 
 def _find(statement: str, consumer: str) -> Steps[ConsumerRow | None]:

@@ -47,36 +47,3 @@ select category, partition_id, position_id, event_id, stream, failure, attempts,
 from holdfast_parked join holdfast_category using (category_id)
 where consumer = :consumer and (category, partition_id, position_id) > (:after_category, :after_partition, :after)
 order by category, partition_id, position_id limit :limit;
-
--- name: list_consumers
--- Costs a few index lookups per share.
-select consumer.consumer, consumer.category, consumer.stream, consumer.paused, category.category as of_category,
-    allocation.partition_id, allocation.state, allocation.generation, allocation.owner, allocation.target,
-    allocation.position_id,
-    case when consumer.stream is null then (
-        select position_id from holdfast_head
-        where category_id = allocation.category_id and partition_id = allocation.partition_id
-    ) else coalesce(
-        (select max(version) from holdfast_event
-            where category_id = allocation.category_id and stream = consumer.stream),
-        (select version from holdfast_trimmed_stream
-            where category_id = allocation.category_id and stream = consumer.stream),
-        0
-    ) end as head,
-    :now - case when consumer.stream is null then (
-        select recorded_at from holdfast_event
-        where category_id = allocation.category_id and partition_id = allocation.partition_id
-            and position_id > allocation.position_id order by position_id limit 1
-    ) else (
-        select recorded_at from holdfast_event
-        where category_id = allocation.category_id and stream = consumer.stream
-            and version > allocation.position_id order by version limit 1
-    ) end as behind,
-    (select count(*) from holdfast_parked as parked where parked.consumer = allocation.consumer
-        and parked.category_id = allocation.category_id and parked.partition_id = allocation.partition_id) as parked,
-    :now - allocation.since_at as since, allocation.losses
-from holdfast_consumer as consumer
-    left join holdfast_allocation as allocation on allocation.consumer = consumer.consumer
-    left join holdfast_category as category on category.category_id = allocation.category_id
-where not consumer.forgotten
-order by consumer.consumer, category.category, allocation.partition_id;

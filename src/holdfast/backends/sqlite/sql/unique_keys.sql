@@ -15,24 +15,11 @@ select 1 as locked from json_each(:claims) where false;
 
 -- name: unique_holders
 -- For each claim its key, the stage of the job that took it last, and whether the claim's own id is known.
-select given.task, given.unique_key, taken.id, taken.unique_scope, taken.until_at, taken.replaced_by,
-       case
-           when job.seq is null then null
-           when running.seq is not null then 'running'
-           when completed.seq is not null or failed.seq is not null or cancelled.seq is not null then 'ended'
-           else 'waiting'
-       end as stage,
-       case when own.seq is not null then given.id end as known, :now as now
+select {holder_columns}
 from (
     select value ->> 'task' as task, value ->> 'unique_key' as unique_key, value ->> 'id' as id from json_each(:claims)
 ) as given
-left join holdfast_unique_key as taken on taken.task = given.task and taken.unique_key = given.unique_key
-left join holdfast_job as own on own.id = given.id
-left join holdfast_job as job on job.id = taken.id
-left join holdfast_running as running on running.seq = job.seq
-left join holdfast_completed as completed on completed.seq = job.seq
-left join holdfast_failed as failed on failed.seq = job.seq
-left join holdfast_cancelled as cancelled on cancelled.seq = job.seq;
+{holder_rows};
 
 -- name: set_arguments
 update holdfast_job set payload = :payload, turn = :turn where seq = :seq;
