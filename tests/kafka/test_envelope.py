@@ -60,14 +60,20 @@ def test_any_bytes_make_an_event(key: bytes | None, value: bytes | None, headers
     found.stream.encode()
     found.payload.encode()
     assert found.name
+    assert found.content == (b"null" if value is None else value)
 
 
-@pytest.mark.parametrize("value", [b"\xff", b'"\xff"', b"{", b""])
-def test_bytes_that_are_no_json_fail_when_they_are_decoded(value: bytes):
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(b"\xff", "~b64:/w=="), (b'"\xff"', "~b64:Iv8i"), (b"~b64:", "~b64:fmI2NDo="), (b"{", "{"), (b"", ""), (b"7", 7)],
+)
+def test_bytes_that_are_no_json_fail_only_when_they_are_decoded(value: bytes, shown: Any):
     event = Event(event_of("orders", "id", Message(b"a", value)))
 
-    with pytest.raises(PayloadError):
-        _ = event.payload
+    assert (event.content, event.payload_or_text) == (value, shown)
+    if value != b"7":
+        with pytest.raises(PayloadError):
+            _ = event.payload
 
 
 def test_no_value_is_null():

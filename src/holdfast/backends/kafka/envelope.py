@@ -2,7 +2,8 @@
 
 ```text
    stream          key, UTF-8       none: one stream for each partition, "~0"; unprintable: "~b64:…"; long: "~sha256:…"
-   payload         value, JSON      null: null; what is not JSON fails when the handler decodes it, never in the reader
+   payload         value, JSON      null: null; not UTF-8: "~b64:…"; what is not JSON fails when the handler decodes it,
+                                    never in the reader, and `content` has its bytes
    id, name        headers holdfast-id, holdfast-name; of others' records: derived from the place, "record"
    position        offset + 1       so a committed position is the next offset to read
 ```
@@ -10,13 +11,13 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from holdfast.model.event import NewEvent, StoredEvent
+from holdfast.model.event import BINARY, NewEvent, StoredEvent
 from holdfast.model.names import MAX_NAME
 
 ID: Final = "holdfast-id"
@@ -93,5 +94,8 @@ def _stream(key: bytes | None, partition: int) -> str:
 def _payload(value: bytes | None) -> str:
     if value is None:
         return "null"
-    # Bytes that are not UTF-8 become \xNN, which is not JSON either: the handler's decoding fails, as it should.
-    return value.decode("utf-8", "backslashreplace")
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = BINARY
+    return BINARY + b64encode(value).decode() if text.startswith(BINARY) else text
