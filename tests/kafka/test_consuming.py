@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +190,45 @@ async def test_records_that_are_deleted_before_they_were_read_stop_the_share_unt
         await until(lambda: len(handled) == 2)
 
     assert [event.payload for event in handled] == [1, 4]
+
+
+async def test_a_position_past_the_end_stops_the_share(app: App, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    await app.category("orders", partitions=1)
+    for payload in (1, 2, 3):
+        await app.append("orders", stream="a", name="placed", payload=payload)
+    handled = a_consumer(app)
+    async with app.working():
+        await until(lambda: len(handled) == 3)
+        await until_lag(app, "billing")
+    with sqlite3.connect(tmp_path / "jobs.db") as connection:  # as after the loss of acknowledged records
+        connection.execute("update holdfast_allocation set position_id = 500")
+
+    with caplog.at_level(logging.ERROR, "holdfast.streams"):
+        async with app.working():
+            await until(lambda: "has no offset 500" in caplog.text)
+            await app.append("orders", stream="a", name="placed", payload=4)
+
+    assert len(handled) == 3
+    assert caplog.text.count("is stopped") == 1
+
+
+async def test_records_are_handled_in_the_order_of_their_offsets_whatever_their_times(
+    app: App, client: Any, prefix: str, produce: Callable[..., None]
+):
+    topic = f"{prefix}orders"
+    config = {"message.timestamp.type": "CreateTime", "message.timestamp.after.max.ms": str(2**62)}
+    client.create_topics([kafka_admin.NewTopic(topic, 1, 1, config=config)])[topic].result(20)
+    years = (2100, 1970, 2026, 1999)
+    for year in years:
+        at = int(datetime(year, 2, 1, tzinfo=UTC).timestamp() * 1000)
+        produce(topic, key=b"a", value=str(year).encode(), timestamp=at)
+    handled = a_consumer(app)
+    async with app.working():
+        await until_lag(app, "billing")
+
+    assert [event.payload for event in handled] == [event.recorded_at.year for event in handled] == list(years)
+    found = await app.read("orders", partition_id=0, after=datetime(2050, 1, 1, tzinfo=UTC))
+    assert [event.payload for event in found] == list(years)  # from the first record of that time or later
 
 
 async def test_a_topic_that_was_created_again_is_not_read_at_the_old_positions(

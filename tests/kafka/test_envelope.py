@@ -19,13 +19,20 @@ from holdfast.streams.event import Event
 class Message:
     """A record as the client returns it."""
 
-    def __init__(self, key: bytes | None, value: bytes | None, headers: Any = None, offset: int = 0) -> None:
+    def __init__(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Any = None,
+        offset: int = 0,
+        millis: int = 1_700_000_000_123,
+    ) -> None:
         self.key = lambda: key
         self.value = lambda: value
         self.headers = lambda: headers
         self.partition = lambda: 3
         self.offset = lambda: offset
-        self.timestamp = lambda: (2, 1_700_000_000_123)
+        self.timestamp = lambda: (1, millis)
 
 
 def test_an_event_round_trips():
@@ -74,6 +81,11 @@ def test_bytes_that_are_no_json_fail_only_when_they_are_decoded(value: bytes, sh
     if value != b"7":
         with pytest.raises(PayloadError):
             _ = event.payload
+
+
+@pytest.mark.parametrize(("millis", "year"), [(-1, 1970), (0, 1970), (4_102_444_800_000, 2100), (2**63 - 1, 9999)])
+def test_any_time_of_a_producer_is_an_instant(millis: int, year: int):
+    assert event_of("orders", "id", Message(b"a", b"1", millis=millis)).recorded_at.year == year
 
 
 def test_no_value_is_null():

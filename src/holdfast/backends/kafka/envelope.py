@@ -27,6 +27,7 @@ _OURS: Final = frozenset({ID, NAME, VERSION})
 _FOREIGN_NAME: Final = "record"
 _LONGEST: Final = 255  # characters of the name of a stream
 _DIGITS: Final = 19
+_LAST_MS: Final = 253_402_300_799_999  # the end of the year 9999
 _NAMESPACE: Final = UUID("6f0c1f6e-41f5-5a0c-9d3b-6a4f4b8f2f11")
 
 Headers = list[tuple[str, bytes | str | None]]
@@ -44,7 +45,7 @@ def event_of(category: str, topic_id: str, message: Any) -> StoredEvent:
     """Return the event of a record; total: any bytes make an event."""
     partition, offset = message.partition(), message.offset()
     given = _texts(message.headers() or ())
-    _, millis = message.timestamp()
+    _, millis = message.timestamp()  # of a producer's clock, if the topic says so: any number
     return StoredEvent(
         id=_id(given.get(ID), f"{topic_id}/{partition}/{offset}"),
         category=category,
@@ -55,7 +56,7 @@ def event_of(category: str, topic_id: str, message: Any) -> StoredEvent:
         position=offset + 1,
         payload=_payload(message.value()),
         headers={name: text for name, text in given.items() if name not in _OURS} or None,
-        recorded_us=max(0, millis) * 1000,
+        recorded_us=min(max(0, millis), _LAST_MS) * 1000,
     )
 
 

@@ -247,7 +247,7 @@ def read_once(
 def first_recorded(location: KafkaLocation, health: ClientHealth, places: Collection[Place]) -> dict[Place, int]:
     """Return when the first record past each place was recorded, in microseconds; blocks for a moment.
 
-    Those are missing that have no such record, or of which no broker has told in time.
+    Those are missing that have no such record, or for which no broker has answered in time.
     """
     found: dict[Place, int] = {}
     left = set(places)
