@@ -22,15 +22,25 @@ _RESULTS = Path(__file__).parent / "results"
 @click.option("--repeats", default=3, show_default=True, help="Of each, by turns; the median is kept.")
 @click.option("--json", "path", type=click.Path(path_type=Path), help="File for the figures.")
 @click.option("--url", envvar="HOLDFAST_BENCH_URL", help="Store. Default: SQLite in the folder for temporary files.")
+@click.option("--events", envvar="HOLDFAST_EVENTS_URL", help="Kafka, for kafka.*, beside PostgreSQL.")
 @click.option("--only", multiple=True, help=f"Begin of a name, may be repeated: {', '.join(SCENARIOS)}.")
 @click.option("--peers", is_flag=True, help="Measure other libraries too.")
-def main(*, jobs: int, repeats: int, path: Path | None, url: str | None, only: tuple[str, ...], peers: bool) -> None:
+def main(
+    *,
+    jobs: int,
+    repeats: int,
+    path: Path | None,
+    url: str | None,
+    events: str | None,
+    only: tuple[str, ...],
+    peers: bool,
+) -> None:
     """Measure Holdfast beside hand-written loops."""
     logging.basicConfig(level=logging.ERROR)
     console = Console()
     try:
         with console.status("") as status:
-            done = run(Plan(url, jobs, repeats, only, peers), lambda name: status.update(f"{name} …"))
+            done = run(Plan(url, jobs, repeats, only, peers, events), lambda name: status.update(f"{name} …"))
     except (UnknownStoreError, UnknownScenarioError) as error:
         raise click.UsageError(str(error)) from None
     target = path or _RESULTS / f"{datetime.fromisoformat(done.at):%Y%m%dT%H%M%S}.json"

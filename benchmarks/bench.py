@@ -58,14 +58,22 @@ class Bench(msgspec.Struct, frozen=True):
     store: Store
     sizes: Sizes
     repeats: int = 3
+    events: str | None = None
+    """The URL of Kafka."""
 
     def compare(self, name: str, ours: Callable[[], float], raw: Callable[[], float], *, unit: str) -> Record:
-        """Measure both sides in turn, each first as often as it can be, and record the medians."""
-        figures: dict[Callable[[], float], list[float]] = {ours: [], raw: []}
+        """Measure both sides in turn, and record the medians."""
+        value, compared = self.medians(ours, raw)
+        return self.record(name, value, unit=unit, raw=compared)
+
+    def medians(self, *sides: Callable[[], float]) -> list[float]:
+        """Measure all sides in turn, each first and last as often as it can be; return their medians."""
+        figures: list[list[float]] = [[] for _ in sides]
         for index in range(self.repeats):
-            for side in (ours, raw) if index % 2 == 0 else (raw, ours):
-                figures[side].append(side())
-        return self.record(name, median(figures[ours]), unit=unit, raw=median(figures[raw]))
+            turn = list(zip(sides, figures, strict=True))
+            for side, found in turn if index % 2 == 0 else reversed(turn):
+                found.append(side())
+        return [median(found) for found in figures]
 
     def record(self, name: str, value: float, *, unit: str, raw: float | None) -> Record:
         """Record a figure of this store."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Generator
@@ -32,6 +33,8 @@ class Plan(msgspec.Struct, frozen=True):
     repeats: int = 3
     only: tuple[str, ...] = ()
     peers: bool = False
+    events: str | None = None
+    """The URL of Kafka, for the scenarios of events there."""
 
 
 @contextmanager
@@ -62,6 +65,7 @@ def run(plan: Plan, tell: Callable[[str], None]) -> Report:
 
 
 def _run(plan: Plan, tell: Callable[[str], None]) -> Report:
+    os.environ.pop("HOLDFAST_EVENTS_URL", None)  # only the scenarios of Kafka have their events there
     store = store_of(plan.url)
     lacks = LACKS.get(store.name, ())
     scenarios = {name: scenario for name, scenario in chosen(plan.only).items() if not name.startswith(lacks)}
@@ -70,7 +74,7 @@ def _run(plan: Plan, tell: Callable[[str], None]) -> Report:
         raise UnknownScenarioError(message)
     began = datetime.now(UTC)
     seen = machine(f"{store.name} {store.version}", store.driver)  # before the load is our own
-    bench = Bench(store, Sizes.of(plan.jobs), plan.repeats)
+    bench = Bench(store, Sizes.of(plan.jobs), plan.repeats, plan.events)
     records: list[Record] = []
     for name, scenario in scenarios.items():
         tell(name)

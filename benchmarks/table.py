@@ -20,6 +20,13 @@ AT_LEAST = {
         "effects.batch100": 0.6,
         "effects.single10": 0.8,
         "effects.single32": 0.8,
+        "kafka.produce": 0.6,
+        "kafka.produce.idempotent": 0.6,
+        "kafka.produce.sql": 1.0,
+        "kafka.consume.100": 0.6,
+        "kafka.consume.100.sql": 1.0,
+        "kafka.consume.500": 0.5,
+        "kafka.consume.500.sql": 1.0,
     },
     "mysql": {
         "enqueue.bulk": 0.6,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from benchmarks.bench import Bench
 from benchmarks.record import Record
-from benchmarks.scenarios import depth, drain, effects, enqueue, held, latency, memory, streams, waiting
+from benchmarks.scenarios import depth, drain, effects, enqueue, held, kafka, latency, memory, streams, waiting
 
 Scenario = Callable[[Bench], list[Record]]
 
@@ -34,13 +34,16 @@ SCENARIOS: dict[str, Scenario] = {
     "append.batch": streams.append,
     "consume.batch": streams.consume,
     "streams.depth": streams.depth,
+    "kafka.produce": kafka.produce,
+    "kafka.consume.100": kafka.consume_100,
+    "kafka.consume.500": kafka.consume_500,
 }
 
 
 LONG = frozenset({"drain.held.long", "streams.depth"})
 """Left out unless they are named in full."""
 
-LACKS = {"redis": ("drain.held", "effects.", "append.", "consume.", "streams.")}
+LACKS = {"redis": ("drain.held", "effects.", "append.", "consume.", "streams.", "kafka.")}
 """By store: the begins of names of what it lacks: snapshots, transactions, streams."""
 
 

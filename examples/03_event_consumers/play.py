@@ -1,4 +1,7 @@
-"""Three nodes share the work of three consumers; one is killed, the leader is stopped, and the work moves by itself."""
+"""Three nodes share the work of three consumers; one is killed, the leader is stopped, and the work moves by itself.
+
+With `--kafka` the events are in a throw-away Kafka broker.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from rich.table import Table
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("consumers.py"))]
 LIMIT = 120.0  # seconds
+WITH_A_BROKER = [sys.executable, "-m", "holdfast.testing.kafka_server"]
 COLOURS = {"anna": "cyan", "ben": "magenta", "cleo": "yellow"}
 console = Console()
 
@@ -99,4 +103,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    if sys.argv[1:] == ["--kafka"]:  # the same again, with $HOLDFAST_EVENTS_URL
+        os.execv(sys.executable, [*WITH_A_BROKER, sys.executable, __file__])  # noqa: S606 - our own program
     sys.exit(main())

@@ -40,6 +40,9 @@ RECORDS = {
     "append.batch": ["append.batch"],
     "consume.batch": ["consume.batch"],
     "streams.depth": ["streams.depth.lag", "streams.depth.fetch"],
+    "kafka.produce": ["kafka.produce", "kafka.produce.idempotent", "kafka.produce.sql"],
+    "kafka.consume.100": ["kafka.consume.100", "kafka.consume.100.sql"],
+    "kafka.consume.500": ["kafka.consume.500", "kafka.consume.500.sql"],
 }
 
 
@@ -54,7 +57,7 @@ def tiny(directory: Path) -> Bench:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_scenario_runs_and_leaves_records_of_the_right_shape(name: str, tmp_path: Path) -> None:
     records = SCENARIOS[name](tiny(tmp_path))
-    on_postgres_only = name.startswith("effects.")
+    on_postgres_only = name.startswith(("effects.", "kafka."))
     assert [record.name for record in records] == ([] if on_postgres_only else RECORDS[name])
     for record in records:
         assert record.store == "sqlite"

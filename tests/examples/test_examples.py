@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.servers import mysql
+from tests.servers.kafka import new_prefix, server_url
 from tests.servers.redis import program_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -131,13 +132,24 @@ def test_a_job_of_the_lease_worker_can_be_taken_from_it_by_hand(tmp_path):
 
 
 @pytest.mark.slow
-def test_event_consumers_go_on_though_a_node_is_killed_and_the_leader_stopped(tmp_path):
-    output = run("03_event_consumers/play.py", directory=tmp_path, EVENTS="600", EVENTS_RECOVERY="2")
+@pytest.mark.parametrize("events_in_kafka", [False, True])
+def test_event_consumers_go_on_though_a_node_is_killed_and_the_leader_stopped(tmp_path, events_in_kafka):
+    place = {"HOLDFAST_EVENTS_URL": new_prefix()} if events_in_kafka else {}
+    output = run("03_event_consumers/play.py", directory=tmp_path, EVENTS="600", EVENTS_RECOVERY="2", **place)
 
     assert re.search(r"kill -9 \w+", output)
     assert re.search(r"leader: \w+, epoch 2", output)
     assert "audit     600 events, doubled 0, lost 0, out of order 0" in output
     assert "every event took effect once, in order" in output
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_event_consumers_play_on_a_throw_away_broker(tmp_path):
+    server_url()  # installs what a broker needs
+    output = run("03_event_consumers/play.py", "--kafka", directory=tmp_path, EVENTS="600", EVENTS_RECOVERY="2")
+
+    assert "audit     600 events, doubled 0, lost 0, out of order 0" in output
 
 
 def test_event_consumers_find_a_doubled_and_a_lost_event(tmp_path):
@@ -147,7 +159,7 @@ def test_event_consumers_find_a_doubled_and_a_lost_event(tmp_path):
     with closing(sqlite3.connect(tmp_path / "events.db", isolation_level=None)) as connection:
         for consumer, left_out in (("billing", "orders"), ("shipping", "companies"), ("audit", "")):
             connection.execute(
-                "insert into effect select ?, category, stream, version, 'anna' "
+                "insert into effect select ?, category, stream, version, 'anna' "  # the producer numbers likewise
                 "from holdfast_event join holdfast_category using (category_id) "
                 "where category != ? order by position_id",
                 (consumer, left_out),

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer, TopicPartition, admin
 
 from holdfast import App, Event, EventContext, PayloadError
-from holdfast.store.stream_values import ConsumerView
+from holdfast.cli.main import cli
+from holdfast.store.stream_values import ConsumerView, StartAt, Subscription
 
 kafka_admin: Any = admin  # its annotations are partial
 WITHIN = 30.0
@@ -83,6 +89,28 @@ async def test_the_lag_reaches_zero_past_markers_and_aborted_records(app: App, s
     assert view.shares[0].position > 4  # three events, two markers, one record that was aborted
 
 
+async def test_the_age_of_the_oldest_unhandled_event_is_told_for_each_consumer(
+    app: App, client: Any, prefix: str, produce: Callable[..., None]
+):
+    topic = f"{prefix}orders"
+    client.create_topics([kafka_admin.NewTopic(topic, 2, 1)])[topic].result(20)
+    streams = (await app.opened()).streams
+    now = time.time()
+    for age in (7200, 3600):
+        produce(topic, partition=0, key=b"a", value=b"1", timestamp=int((now - age) * 1000))
+    await streams.consumers.subscribe("billing", Subscription("orders"), StartAt.BEGINNING)
+    await streams.consumers.subscribe("shipping", Subscription("orders"), 1)
+    await streams.consumers.subscribe("audit", Subscription("orders"), StartAt.END)
+
+    views = {view.name: view for view in await app.consumers.list()}
+
+    ages = {
+        name: [share.behind and round(share.behind.total_seconds() / 60) for share in view.shares]
+        for name, view in views.items()
+    }
+    assert ages == {"billing": [120, None], "shipping": [60, None], "audit": [None, None]}
+
+
 async def test_an_append_of_many_is_seen_whole_or_not_at_all(app: App, client: Any, prefix: str):
     topic = kafka_admin.NewTopic(f"{prefix}orders", 1, 1, config={"max.message.bytes": "1000"})
     client.create_topics([topic])[f"{prefix}orders"].result(20)
@@ -100,8 +128,15 @@ async def test_an_append_of_many_is_seen_whole_or_not_at_all(app: App, client: A
     assert [event.payload for event in await app.read("orders")] == [2, 3]
 
 
+def listed_by_command(folder: Path, events: str) -> str:
+    settings = {"HOLDFAST_URL": f"sqlite:///{folder / 'jobs.db'}", "HOLDFAST_EVENTS_URL": events}
+    result = CliRunner().invoke(cli, ["event", "read", "orders"], env=settings, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
 async def test_what_is_no_json_is_parked_with_the_later_events_of_its_stream_and_retried(
-    app: App, prefix: str, produce: Callable[..., None]
+    app: App, tmp_path: Path, events: str, prefix: str, produce: Callable[..., None]
 ):
     await app.category("orders", partitions=1)
     produce(f"{prefix}orders", key=b"a", value=b"\xff\x00")
@@ -109,10 +144,12 @@ async def test_what_is_no_json_is_parked_with_the_later_events_of_its_stream_and
     produce(f"{prefix}orders", key=b"b", value=b"2")
     seen: list[tuple[str, Any]] = []
     accepts_bytes = False
+    listed = await asyncio.to_thread(listed_by_command, tmp_path, events)
+    assert [line.split("\t")[-1] for line in listed.splitlines()[1:]] == ['"~b64:/wA="', "1", "2"]
 
     @app.consumer("billing", category="orders", on_error="park", max_attempts=1, poll_interval=0.2)
     async def billing(event: Event) -> None:
-        payload = "bytes" if accepts_bytes and event.position == 1 else event.payload
+        payload = event.content if accepts_bytes and event.position == 1 else event.payload
         seen.append((event.stream, payload))
 
     async with app.working():
@@ -123,7 +160,7 @@ async def test_what_is_no_json_is_parked_with_the_later_events_of_its_stream_and
         await until(lambda: len(seen) == 3)
         await until_lag(app, "billing")
 
-    assert seen == [("b", 2), ("a", "bytes"), ("a", 1)]
+    assert seen == [("b", 2), ("a", b"\xff\x00"), ("a", 1)]
     assert (await view_of(app, "billing")).parked == 0
 
 
@@ -153,6 +190,45 @@ async def test_records_that_are_deleted_before_they_were_read_stop_the_share_unt
         await until(lambda: len(handled) == 2)
 
     assert [event.payload for event in handled] == [1, 4]
+
+
+async def test_a_position_past_the_end_stops_the_share(app: App, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    await app.category("orders", partitions=1)
+    for payload in (1, 2, 3):
+        await app.append("orders", stream="a", name="placed", payload=payload)
+    handled = a_consumer(app)
+    async with app.working():
+        await until(lambda: len(handled) == 3)
+        await until_lag(app, "billing")
+    with sqlite3.connect(tmp_path / "jobs.db") as connection:  # as after the loss of acknowledged records
+        connection.execute("update holdfast_allocation set position_id = 500")
+
+    with caplog.at_level(logging.ERROR, "holdfast.streams"):
+        async with app.working():
+            await until(lambda: "has no offset 500" in caplog.text)
+            await app.append("orders", stream="a", name="placed", payload=4)
+
+    assert len(handled) == 3
+    assert caplog.text.count("is stopped") == 1
+
+
+async def test_records_are_handled_in_the_order_of_their_offsets_whatever_their_times(
+    app: App, client: Any, prefix: str, produce: Callable[..., None]
+):
+    topic = f"{prefix}orders"
+    config = {"message.timestamp.type": "CreateTime", "message.timestamp.after.max.ms": str(2**62)}
+    client.create_topics([kafka_admin.NewTopic(topic, 1, 1, config=config)])[topic].result(20)
+    years = (2100, 1970, 2026, 1999)
+    for year in years:
+        at = int(datetime(year, 2, 1, tzinfo=UTC).timestamp() * 1000)
+        produce(topic, key=b"a", value=str(year).encode(), timestamp=at)
+    handled = a_consumer(app)
+    async with app.working():
+        await until_lag(app, "billing")
+
+    assert [event.payload for event in handled] == [event.recorded_at.year for event in handled] == list(years)
+    found = await app.read("orders", partition_id=0, after=datetime(2050, 1, 1, tzinfo=UTC))
+    assert [event.payload for event in found] == list(years)  # from the first record of that time or later
 
 
 async def test_a_topic_that_was_created_again_is_not_read_at_the_old_positions(

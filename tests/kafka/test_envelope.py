@@ -19,13 +19,20 @@ from holdfast.streams.event import Event
 class Message:
     """A record as the client returns it."""
 
-    def __init__(self, key: bytes | None, value: bytes | None, headers: Any = None, offset: int = 0) -> None:
+    def __init__(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Any = None,
+        offset: int = 0,
+        millis: int = 1_700_000_000_123,
+    ) -> None:
         self.key = lambda: key
         self.value = lambda: value
         self.headers = lambda: headers
         self.partition = lambda: 3
         self.offset = lambda: offset
-        self.timestamp = lambda: (2, 1_700_000_000_123)
+        self.timestamp = lambda: (1, millis)
 
 
 def test_an_event_round_trips():
@@ -60,14 +67,25 @@ def test_any_bytes_make_an_event(key: bytes | None, value: bytes | None, headers
     found.stream.encode()
     found.payload.encode()
     assert found.name
+    assert found.content == (b"null" if value is None else value)
 
 
-@pytest.mark.parametrize("value", [b"\xff", b'"\xff"', b"{", b""])
-def test_bytes_that_are_no_json_fail_when_they_are_decoded(value: bytes):
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(b"\xff", "~b64:/w=="), (b'"\xff"', "~b64:Iv8i"), (b"~b64:", "~b64:fmI2NDo="), (b"{", "{"), (b"", ""), (b"7", 7)],
+)
+def test_bytes_that_are_no_json_fail_only_when_they_are_decoded(value: bytes, shown: Any):
     event = Event(event_of("orders", "id", Message(b"a", value)))
 
-    with pytest.raises(PayloadError):
-        _ = event.payload
+    assert (event.content, event.payload_or_text) == (value, shown)
+    if value != b"7":
+        with pytest.raises(PayloadError):
+            _ = event.payload
+
+
+@pytest.mark.parametrize(("millis", "year"), [(-1, 1970), (0, 1970), (4_102_444_800_000, 2100), (2**63 - 1, 9999)])
+def test_any_time_of_a_producer_is_an_instant(millis: int, year: int):
+    assert event_of("orders", "id", Message(b"a", b"1", millis=millis)).recorded_at.year == year
 
 
 def test_no_value_is_null():

@@ -1,13 +1,14 @@
-"""A member of a group that is killed: nothing is lost. How much is repeated is not judged."""
+"""Members of a group that are killed and frozen: nothing is lost. How much is repeated is not judged."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
 
@@ -19,6 +20,7 @@ from holdfast import App
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 STREAMS, EACH, BATCH, PARTITIONS = 40, 50, 20, 4
 WITHIN = 90.0
+EVERY_EVENT_IN_ORDER = {f"order-{n}": list(range(EACH)) for n in range(STREAMS)}
 PROGRAM = dedent(
     f"""
     import os
@@ -41,39 +43,91 @@ PROGRAM = dedent(
 )
 
 
-def test_the_partitions_of_a_killed_member_are_consumed_by_another_and_nothing_is_lost(tmp_path: Path):
-    events, effects = new_prefix(), tmp_path / "effects"
-    effects.touch()
-    (tmp_path / "billing.py").write_text(PROGRAM)
-    app = App(streams=events)
-    app.sync.category("orders", partitions=PARTITIONS)
-    for number in range(EACH):
-        app.sync.append_many(
-            "orders", [{"stream": f"order-{n}", "name": "placed", "payload": number} for n in range(STREAMS)]
-        )
-    app.sync.close()
-    command = [sys.executable, str(tmp_path / "billing.py"), events, str(effects)]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-    processes = [subprocess.Popen(command, env=environment) for _ in range(2)]
-    try:
-        until(effects, lambda lines: len(lines) > STREAMS * EACH // 5)
-        processes[0].kill()
-        until(effects, lambda lines: len(set(lines)) == STREAMS * EACH)
-    finally:
-        for process in processes:
+class Members:
+    """Processes of one group, and what they have written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.events, self.effects = new_prefix(), folder / "effects"
+        self.effects.touch()
+        (folder / "billing.py").write_text(PROGRAM)
+        self._command = [sys.executable, str(folder / "billing.py"), self.events, str(self.effects)]
+        self._environment = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> None:
+        app = App(streams=self.events)
+        app.sync.category("orders", partitions=PARTITIONS)
+        for number in range(EACH):
+            made = [{"stream": f"order-{n}", "name": "placed", "payload": number} for n in range(STREAMS)]
+            app.sync.append_many("orders", made)
+        app.sync.close()
+        self.processes += [subprocess.Popen(self._command, env=self._environment) for _ in range(2)]
+
+    def lines(self) -> list[str]:
+        return self.effects.read_text().splitlines()
+
+    def until(self, is_true: Callable[[list[str]], bool]) -> None:
+        give_up = time.monotonic() + WITHIN
+        while not is_true(self.lines()):
+            assert time.monotonic() < give_up, len(self.lines())
+            time.sleep(0.05)
+
+    def first_times(self) -> dict[str, list[int]]:
+        """Return the events of each stream, in the order in which each was handled for the first time."""
+        handled: dict[str, list[int]] = defaultdict(list)
+        for line in dict.fromkeys(self.lines()):
+            _, stream, payload = line.split()
+            handled[stream].append(int(payload))
+        return handled
+
+    def end(self) -> None:
+        for process in self.processes:
+            process.send_signal(signal.SIGCONT)
             process.kill()
             process.wait()
 
-    handled: dict[str, list[int]] = defaultdict(list)
-    for line in effects.read_text().splitlines():
-        _, stream, payload = line.split()
-        if int(payload) not in handled[stream]:
-            handled[stream].append(int(payload))
-    assert handled == {f"order-{n}": list(range(EACH)) for n in range(STREAMS)}  # none lost, each first time in order
+
+@pytest.fixture
+def members(tmp_path: Path) -> Iterator[Members]:
+    members = Members(tmp_path)
+    try:
+        members.start()
+        yield members
+    finally:
+        members.end()
 
 
-def until(effects: Path, is_true: Callable[[list[str]], bool]) -> None:
-    give_up = time.monotonic() + WITHIN
-    while not is_true(effects.read_text().splitlines()):
-        assert time.monotonic() < give_up, len(effects.read_text().splitlines())
-        time.sleep(0.05)
+def test_the_partitions_of_a_killed_member_are_consumed_by_another_and_nothing_is_lost(members: Members):
+    members.until(lambda lines: len(lines) > STREAMS * EACH // 5)
+    members.processes[0].kill()
+    members.until(lambda lines: len(set(lines)) == STREAMS * EACH)
+
+    assert members.first_times() == EVERY_EVENT_IN_ORDER
+
+
+def test_a_member_that_was_frozen_past_its_session_commits_nothing_and_consumes_again(members: Members):
+    members.until(lambda lines: len(lines) > STREAMS * EACH // 5)
+    frozen, other = members.processes
+    frozen.send_signal(signal.SIGSTOP)
+    members.until(lambda lines: len(set(lines)) == STREAMS * EACH)
+    frozen.send_signal(signal.SIGCONT)  # what it writes now is doubled, as documented; its offsets are refused
+    members.until(lambda _: positions(members.events) == (STREAMS * EACH, 2))  # offsets stay, and it has joined again
+    other.kill()
+    app = App(streams=members.events)
+    app.sync.append_many(
+        "orders", [{"stream": f"order-{n}", "name": "placed", "payload": EACH} for n in range(STREAMS)]
+    )
+    app.sync.close()
+    members.until(lambda lines: len(set(lines)) == STREAMS * (EACH + 1))
+
+    assert members.first_times() == {f"order-{n}": list(range(EACH + 1)) for n in range(STREAMS)}
+
+
+def positions(events: str) -> tuple[int, int]:
+    """Return the sum of the lags taken from all events, and the number of owners."""
+    app = App(streams=events)
+    try:
+        (view,) = app.consumers.sync.list()
+    finally:
+        app.sync.close()
+    return STREAMS * EACH - view.lag, len({share.owner for share in view.shares if share.owner})

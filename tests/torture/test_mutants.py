@@ -20,7 +20,7 @@ from tests.torture.mutants.catalogue import MUTANTS
 from tests.torture.mutants.driving import drive
 from tests.torture.mutants.faults import MIXES, NEED_A_LINK
 from tests.torture.mutants.load import CONTROL, ROOT, environment
-from tests.torture.mutants.mutant import POSTGRES, REDIS, SQLITE
+from tests.torture.mutants.mutant import POSTGRES, REDIS, SQLITE, SQLITE_AND_KAFKA
 from tests.torture.mutants.patching import Code, Lua, MissingTarget, Sql
 
 from holdfast.torture.checker import INVARIANTS
@@ -32,7 +32,7 @@ MOST_RUNS = 3
 
 @pytest.fixture
 def url(request, tmp_path) -> Generator[str]:
-    if request.param == SQLITE:
+    if request.param in {SQLITE, SQLITE_AND_KAFKA}:
         yield f"sqlite:///{tmp_path}/store.db"
         return
     if request.param == REDIS:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.torture.mutants.mutant import POSTGRES, SQLITE
+from tests.servers.kafka import new_prefix
+from tests.torture.mutants.mutant import POSTGRES, SQLITE, SQLITE_AND_KAFKA
 from tests.torture.mutants.stream_driving import conform, drive_streams
 from tests.torture.mutants.streams import CONFORMANCE, STREAM_MUTANTS
 from tests.torture.test_mutants import url  # noqa: F401 - the fixture
@@ -29,8 +30,9 @@ def cases(names) -> list[object]:
 
 def assert_caught(name: str, store: str, folder) -> None:
     mutant = STREAM_MUTANTS[name]
+    events = new_prefix() if mutant.store == SQLITE_AND_KAFKA else None
     for seed in range(1, MOST_RUNS + 1):
-        report = drive_streams(name, store, folder=folder, seed=seed, under=mutant.under)
+        report = drive_streams(name, store, folder=folder, seed=seed, under=mutant.under, events=events)
         assert report.verdict is not None
         if not mutant.caught_by.isdisjoint(report.verdict.broken):
             return
@@ -68,9 +70,10 @@ def test_the_checker_finds_every_deliberate_bug_of_streams(name, url, tmp_path):
 @pytest.mark.torture
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("under", ["kills", "terms", "stops"])
-@pytest.mark.parametrize("url", [SQLITE, POSTGRES], indirect=True)
-def test_streams_as_they_are_pass_under_the_same_faults(url, under, tmp_path):  # noqa: F811
-    report = drive_streams("none", url, folder=tmp_path, seed=1, under=under)
+@pytest.mark.parametrize("url", [SQLITE, POSTGRES, SQLITE_AND_KAFKA], indirect=True)
+def test_streams_as_they_are_pass_under_the_same_faults(url, under, request, tmp_path):  # noqa: F811
+    events = new_prefix() if SQLITE_AND_KAFKA in request.node.name else None
+    report = drive_streams("none", url, folder=tmp_path, seed=1, under=under, events=events)
 
     assert report.is_clean, report.violations
 

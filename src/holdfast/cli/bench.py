@@ -107,6 +107,12 @@ def _benchmarks() -> Benchmarks:
     help="The URL of the store; or $HOLDFAST_URL. Its data is not touched.  [default: SQLite, in a temporary file]",
 )
 @click.option(
+    "--events",
+    envvar="HOLDFAST_EVENTS_URL",
+    metavar="URL",
+    help="Kafka, for the scenarios kafka.*; or $HOLDFAST_EVENTS_URL. They need --url postgresql://…",
+)
+@click.option(
     "--jobs",
     type=click.IntRange(100),
     metavar="N",
@@ -126,7 +132,16 @@ def _benchmarks() -> Benchmarks:
 @click.option("--peers", is_flag=True, help="Install other libraries into a temporary directory and measure them too.")
 @json_option
 @debug_option
-def bench(*, url: str | None, jobs: int, only: tuple[str, ...], repeats: int, peers: bool, as_json: bool) -> None:
+def bench(
+    *,
+    url: str | None,
+    events: str | None,
+    jobs: int,
+    only: tuple[str, ...],
+    repeats: int,
+    peers: bool,
+    as_json: bool,
+) -> None:
     """Measure Holdfast on a store, compared with hand-written loops that use only the driver.
 
     Creates separate databases or schemas next to the one that the URL names, and removes them. Needs a checkout.
@@ -135,7 +150,7 @@ def bench(*, url: str | None, jobs: int, only: tuple[str, ...], repeats: int, pe
     if url and has_password(url) and _is_typed("url"):
         warn("all users of this machine can read the password on the command line: set $HOLDFAST_URL instead")
     benchmarks = _benchmarks()
-    report = _run(benchmarks, benchmarks.Plan(url or None, jobs, repeats, only, peers))
+    report = _run(benchmarks, benchmarks.Plan(url or None, jobs, repeats, only, peers, events or None))
     if as_json:
         show_json(msgspec.to_builtins(report))
     else:

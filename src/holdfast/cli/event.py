@@ -221,7 +221,7 @@ def _line(row: Sequence[Cell]) -> str:
 
 def _row(found: Event) -> tuple[Cell, ...]:
     place = f"{found.category}:{found.partition_id}@{found.position}"
-    payload = json.dumps(found.payload, ensure_ascii=False)
+    payload = json.dumps(found.payload_or_text, ensure_ascii=False)
     return (found.recorded_at, place, found.stream, found.version, found.name, payload)
 
 
@@ -236,5 +236,5 @@ def _fields(found: Event) -> dict[str, Any]:
         "position": found.position,
         "recorded_at": found.recorded_at,
         "headers": found.headers,
-        "payload": found.payload,
+        "payload": found.payload_or_text,
     }

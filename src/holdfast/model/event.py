@@ -14,6 +14,7 @@ no gaps. Order is guaranteed within a partition, and therefore within a stream, 
 
 from __future__ import annotations
 
+from base64 import b64decode
 from datetime import datetime
 from hashlib import blake2b
 from typing import Final
@@ -26,6 +27,8 @@ DEFAULT_PARTITIONS: Final = 8
 MAX_PARTITIONS: Final = 1024
 ANY_VERSION: Final = None
 """The `expected_version` of an append that accepts any version."""
+BINARY: Final = "~b64:"
+"""The begin of a payload that is no text, in base64: another system may keep any bytes. No JSON begins so."""
 
 
 def partition_of(stream: str, partitions: int) -> int:
@@ -76,6 +79,13 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
         """Show where the event is stored, without its payload."""
         place = f"{self.category}/{self.stream}@{self.version}, {self.partition_id}:{self.position}"
         return f"<{type(self).__name__} {self.name} ({place})>"
+
+    @property
+    def content(self) -> bytes:
+        """The payload as bytes, exactly as they are stored."""
+        if self.payload.startswith(BINARY):
+            return b64decode(self.payload.removeprefix(BINARY))
+        return self.payload.encode()
 
     @property
     def recorded_at(self) -> datetime:

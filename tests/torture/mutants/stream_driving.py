@@ -18,6 +18,7 @@ from holdfast.torture.report import RunReport
 from holdfast.torture.streams.conductor import StreamProgress
 from holdfast.torture.streams.run import torture_streams
 from holdfast.torture.target import target_of
+from holdfast.torture.target.kafka_events import events_of
 
 _MIXES: Final[dict[str, dict[Fault, int]]] = {
     "calm": {},
@@ -28,11 +29,13 @@ _MIXES: Final[dict[str, dict[Fault, int]]] = {
 _EXECUTABLE = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist"]
 
 
-def drive_streams(name: str, url: str, *, folder: Path, seed: int, under: str) -> RunReport:
-    """Run under a mix of faults, drain, dump and check."""
+def drive_streams(name: str, url: str, *, folder: Path, seed: int, under: str, events: str | None = None) -> RunReport:
+    """Run under a mix of faults, drain, dump and check; `events` is the URL of Kafka, if they are there."""
     profile = Profile(jobs=600, seconds=8.0, limit=20.0, drain=25.0, workers=2, producers=2, faults=_MIXES[under])
     plan = RunPlan(name="mutant", profile=profile, seed=seed, lease=2.0)
     target = target_of(url)
+    if events is not None:
+        target.keep_events_in(events_of(events))
     history = folder / f"history-{seed}"
     history.mkdir()
     with mutated(name):

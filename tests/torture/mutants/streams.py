@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.torture.mutants.mutant import POSTGRES, SQLITE, Mutant, mutant
+from tests.torture.mutants.mutant import POSTGRES, SQLITE, SQLITE_AND_KAFKA, Mutant, mutant
 from tests.torture.mutants.patching import Code, Sql
 
 CONFORMANCE: Final = "conformance"
@@ -158,4 +158,22 @@ _STREAMS: Final = (
         under="calm",
     ),
 )
-STREAM_MUTANTS: Final[dict[str, Mutant]] = {one.name: one for one in _STREAMS}
+_IN_KAFKA: Final = (
+    mutant(
+        "read_on_past_a_record",
+        SQLITE_AND_KAFKA,
+        "a partition is read from one record past the position of its grant",
+        Code("holdfast.backends.kafka.reading:KafkaReader._assign", "buffer.read_to)", "buffer.read_to + 1)"),
+        caught_by="I16",
+        under="kills",
+    ),
+    mutant(
+        "position_of_the_record_before",
+        SQLITE_AND_KAFKA,
+        "the position of an event is the offset of its record, so it is read again under the next grant",
+        Code("holdfast.backends.kafka.envelope:event_of", "position=offset + 1", "position=offset"),
+        caught_by="I1 I16",
+        under="kills",
+    ),
+)
+STREAM_MUTANTS: Final[dict[str, Mutant]] = {one.name: one for one in (*_STREAMS, *_IN_KAFKA)}

@@ -12,7 +12,7 @@ from tests.torture.mutants.mutant import Mutant
 from tests.torture.mutants.streams import STREAM_MUTANTS
 
 STORES = ("postgres", "redis", "sqlite")
-MODULES = ("holdfast.app.app", *(f"holdfast.backends.{store}.backend" for store in STORES))
+MODULES = ("holdfast.app.app", "holdfast.backends.kafka", *(f"holdfast.backends.{store}.backend" for store in STORES))
 """Imported once, before the children: between them they import all that a mutant replaces."""
 
 

@@ -72,6 +72,13 @@ def test_the_options_make_the_plan(plans):
     assert plans == [benchmarks_run.Plan("sqlite:///x.db", 500, 5, ("drain", "latency"), peers=True)]
 
 
+def test_kafka_is_named_by_an_option_or_the_environment(plans, monkeypatch):
+    command("--events", "kafka://here:9092/")
+    monkeypatch.setenv("HOLDFAST_EVENTS_URL", "kafka://there:9092/")
+    command()
+    assert [plan.events for plan in plans] == ["kafka://here:9092/", "kafka://there:9092/"]
+
+
 def test_a_pipe_gets_one_line_for_each_record_with_tabs(plans):
     lines = command().stdout.splitlines()
     assert lines[0].split("\t") == FIELDS

@@ -141,8 +141,8 @@ class _Parts:
             is_inside=backend.transactions.is_inside,
             facts=backend.insight.facts,
         )
-        self.insight = AnchoredInsight(backend.insight, store.foreign, store.consumers, categories, topics, events)
         consumers = AnchoredConsumers(store.consumers, store.foreign, events, categories, reader_of)
+        self.insight = AnchoredInsight(backend.insight, store.foreign, consumers.consumers, categories, topics)
         self.streams = AnchoredStreams(
             store=store,
             events=events,

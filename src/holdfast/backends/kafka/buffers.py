@@ -10,7 +10,6 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from itertools import dropwhile, islice
 from typing import Final
@@ -47,6 +46,8 @@ class PartitionBuffer:
         self._is_idle = False
         self._error: HoldfastError | None = None
         self._changed: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+        self._awaited: tuple[int, int] | None = None
+        """A position, and the number of records past it for which a call waits; None once it has been notified."""
         self._lock = threading.Lock()
 
     # --- the reader's thread ------------------------------------------------------------------------------------------
@@ -61,7 +62,9 @@ class PartitionBuffer:
             self.read_to = event.position
             self._is_at_end = False
             was_idle, self._is_idle = self._is_idle, False
-        self._notify()
+            is_answer = self._awaited is not None and self._has(*self._awaited)
+        if is_answer:  # once, not for each record
+            self._notify()
         return was_idle
 
     def ended_at(self, position: int) -> bool:
@@ -105,7 +108,7 @@ class PartitionBuffer:
         return len(self._events) < MOST_RECORDS // 2 and self._bytes < MOST_BYTES // 2
 
     def _notify(self) -> None:
-        waiting = self._changed
+        self._awaited, waiting = None, self._changed
         if waiting is not None:
             with suppress(RuntimeError):  # the loop was closed: no call waits any more
                 waiting[0].call_soon_threadsafe(waiting[1].set)
@@ -129,10 +132,10 @@ class PartitionBuffer:
         changed = asyncio.Event()
         self._changed = (asyncio.get_running_loop(), changed)
         try:
-            await self._until(changed, lambda: self._answers(after, 1), _FIRST_ANSWER)
-            await self._until(changed, lambda: self._answers(after, limit), _MORE_ANSWERS)
+            await self._until(changed, after, 1, _FIRST_ANSWER)
+            await self._until(changed, after, limit, _MORE_ANSWERS)
         finally:
-            self._changed = None
+            self._changed = self._awaited = None
         with self._lock:
             if self._error is not None:
                 raise self._error
@@ -145,20 +148,23 @@ class PartitionBuffer:
             self._is_idle = not events
         return events, passed
 
-    @staticmethod
-    async def _until(changed: asyncio.Event, is_true: Callable[[], bool], seconds: float) -> None:
-        """Wait until something is true, at most so long."""
+    async def _until(self, changed: asyncio.Event, after: int, number: int, seconds: float) -> None:
+        """Wait until so many records past a position are here, or there are no more; at most so long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while not is_true():
+                while not self._answers(after, number):
                     await changed.wait()
                     changed.clear()
 
     def _answers(self, after: int, number: int) -> bool:
-        """Return whether so many records past a position are here, or there are no more."""
         with self._lock:
-            place = len(self._events) - number
-            return self._error is not None or self._is_at_end or (place >= 0 and self._events[place].position > after)
+            found = self._error is not None or self._is_at_end or self._has(after, number)
+            self._awaited = None if found else (after, number)
+        return found
+
+    def _has(self, after: int, number: int) -> bool:
+        place = len(self._events) - number
+        return place >= 0 and self._events[place].position > after
 
     def _forget(self, after: int) -> None:
         while self._events and self._events[0].position <= after:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -11,7 +11,7 @@ from holdfast.backends.kafka.categories import KafkaCategories
 from holdfast.backends.kafka.events import KafkaEvents, refuse
 from holdfast.backends.kafka.homes import Home
 from holdfast.backends.kafka.over_store import OverStore
-from holdfast.backends.kafka.reading import KafkaReader
+from holdfast.backends.kafka.reading import KafkaReader, Place
 from holdfast.errors import LeaseLost
 from holdfast.model.allocation import Grant, Share
 from holdfast.store.consumers import ConsumerStore
@@ -119,9 +119,18 @@ class AnchoredConsumers(OverStore[ConsumerStore]):
             self._reader_of(grant.share.consumer).drop(home, grant.share.partition_id, grant.generation)
         return await self._store.release(grant)
 
-    async def consumers(self) -> list[ConsumerView]:  # noqa: D102
+    async def consumers(self) -> list[ConsumerView]:
+        """List the consumers; the oldest unhandled events are read, to tell their age."""
         await self._categories.refresh()
-        return await self._store.consumers()
+        views = await self._store.consumers()
+        places: dict[Share, Place] = {}
+        for view in (share for each in views for share in each.shares if share.lag):
+            home = await self._categories.home(view.share.category)
+            if home is not None:
+                places[view.share] = (home.topic, view.share.partition_id, view.position)
+        ages = await self._events.ages(places.values()) if places else {}
+        behind = {share: ages.get(place) for share, place in places.items()}
+        return [_dated(view, behind) for view in views]
 
     async def reset(self, consumer: str, to: Start) -> bool:  # noqa: D102
         for view in await self._store.consumers():
@@ -135,3 +144,8 @@ class AnchoredConsumers(OverStore[ConsumerStore]):
             return await self._store.position_of(share, at)
         await self._store.parked(share.consumer, limit=1)  # raises if there is no such consumer
         return await self._events.position_at(share.category, share.partition_id, at)
+
+
+def _dated(view: ConsumerView, behind: Mapping[Share, timedelta | None]) -> ConsumerView:
+    shares = [msgspec.structs.replace(share, behind=behind.get(share.share, share.behind)) for share in view.shares]
+    return msgspec.structs.replace(view, shares=tuple(shares))

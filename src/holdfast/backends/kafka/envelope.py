@@ -2,7 +2,8 @@
 
 ```text
    stream          key, UTF-8       none: one stream for each partition, "~0"; unprintable: "~b64:…"; long: "~sha256:…"
-   payload         value, JSON      null: null; what is not JSON fails when the handler decodes it, never in the reader
+   payload         value, JSON      null: null; not UTF-8: "~b64:…"; what is not JSON fails when the handler decodes it,
+                                    never in the reader, and `content` has its bytes
    id, name        headers holdfast-id, holdfast-name; of others' records: derived from the place, "record"
    position        offset + 1       so a committed position is the next offset to read
 ```
@@ -10,13 +11,13 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from holdfast.model.event import NewEvent, StoredEvent
+from holdfast.model.event import BINARY, NewEvent, StoredEvent
 from holdfast.model.names import MAX_NAME
 
 ID: Final = "holdfast-id"
@@ -26,6 +27,7 @@ _OURS: Final = frozenset({ID, NAME, VERSION})
 _FOREIGN_NAME: Final = "record"
 _LONGEST: Final = 255  # characters of the name of a stream
 _DIGITS: Final = 19
+_LAST_MS: Final = 253_402_300_799_999  # the end of the year 9999
 _NAMESPACE: Final = UUID("6f0c1f6e-41f5-5a0c-9d3b-6a4f4b8f2f11")
 
 Headers = list[tuple[str, bytes | str | None]]
@@ -43,7 +45,7 @@ def event_of(category: str, topic_id: str, message: Any) -> StoredEvent:
     """Return the event of a record; total: any bytes make an event."""
     partition, offset = message.partition(), message.offset()
     given = _texts(message.headers() or ())
-    _, millis = message.timestamp()
+    _, millis = message.timestamp()  # of a producer's clock, if the topic says so: any number
     return StoredEvent(
         id=_id(given.get(ID), f"{topic_id}/{partition}/{offset}"),
         category=category,
@@ -54,7 +56,7 @@ def event_of(category: str, topic_id: str, message: Any) -> StoredEvent:
         position=offset + 1,
         payload=_payload(message.value()),
         headers={name: text for name, text in given.items() if name not in _OURS} or None,
-        recorded_us=max(0, millis) * 1000,
+        recorded_us=min(max(0, millis), _LAST_MS) * 1000,
     )
 
 
@@ -93,5 +95,8 @@ def _stream(key: bytes | None, partition: int) -> str:
 def _payload(value: bytes | None) -> str:
     if value is None:
         return "null"
-    # Bytes that are not UTF-8 become \xNN, which is not JSON either: the handler's decoding fails, as it should.
-    return value.decode("utf-8", "backslashreplace")
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = BINARY
+    return BINARY + b64encode(value).decode() if text.startswith(BINARY) else text

@@ -76,7 +76,7 @@ class ClientHealth:
 
     def on_error(self, error: KafkaError) -> None:
         """Note an error; the client calls this in any of its threads."""
-        if error.code() in _LOGIN_REFUSED:
+        if error.code() in _LOGIN_REFUSED or _is_untrusted(error):
             self.refusal = error
         is_down = error.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
         if is_down and not self._is_down:
@@ -91,6 +91,11 @@ class ClientHealth:
             _logger.info("%s: a broker can be reached again", self._url)
 
 
+def _is_untrusted(error: KafkaError) -> bool:
+    """Return whether the certificate of a broker is not accepted; a handshake that is cut off has the same code."""
+    return error.code() == KafkaError._SSL and "certificate" in error.str()  # noqa: SLF001
+
+
 def error_of(exception: KafkaException) -> KafkaError:
     """Return the client's error in its exception."""
     error: KafkaError = exception.args[0]
@@ -102,6 +107,8 @@ def mapped(error: KafkaError, doing: str, health: ClientHealth) -> HoldfastError
     code, text = error.code(), f"{doing}: {error.str()} ({error.name()})"
     denial = error if code in _DENIED else health.refusal
     if denial is not None:
+        if _is_untrusted(denial):
+            return ConfigError(f"{doing}: TLS failed, check tls= and ca= in the URL: {denial.str()}")
         return ConfigError(f"{doing}: the broker denies it, check user, password and rights: {denial.str()}")
     if code in _UNKNOWN_TOPIC:
         return CategoryNotFound(f"{text}; the first append creates the topic, or app.category(…)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NoReturn
 
@@ -14,7 +14,7 @@ from holdfast.backends.kafka.homes import Home
 from holdfast.backends.kafka.location import KafkaLocation
 from holdfast.backends.kafka.outgoing import OutgoingRecord
 from holdfast.backends.kafka.producing import KafkaAppender
-from holdfast.backends.kafka.reading import read_once
+from holdfast.backends.kafka.reading import Place, first_recorded, read_once
 from holdfast.backends.kafka.topics import KafkaTopics
 from holdfast.errors import CategoryNotFound, ConfigError, Unsupported
 from holdfast.model.event import Appended, NewEvent, StoredEvent
@@ -140,6 +140,15 @@ class KafkaEvents:
             return (await self._topics.ends(home.topic, partitions))[partition_id].head
         return position
 
+    async def ages(self, places: Collection[Place]) -> dict[Place, timedelta]:
+        """Return the age of the first record past each place, by the store's clock; of some none may be found."""
+        found = await asyncio.to_thread(first_recorded, self._location, self._health, places)
+        now = await self._now_us()
+        return {place: timedelta(microseconds=max(0, now - recorded)) for place, recorded in found.items()}
+
+    async def _now_us(self) -> int:
+        return int((await self._facts())["now_us"])
+
     async def open_category(self, name: str, partitions: int | None = None) -> CategoryView:  # noqa: D102
         if await self._categories.stays_in_store(name):
             return await self._store.open_category(name, partitions)
@@ -171,7 +180,7 @@ class KafkaEvents:
             raise CategoryNotFound(home.category)
         ends = await self._categories.ends(found)
         passed = await self._foreign.passed(found)
-        before = to_datetime(int((await self._facts())["now_us"])) - older_than
+        before = to_datetime(await self._now_us()) - older_than
         deleted: dict[int, int] = {}
         for number, end in enumerate(ends):
             old = await self._topics.position_at(home.topic, number, before)

@@ -20,7 +20,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -39,6 +39,7 @@ AT_ONCE: Final = 500
 _UNUSED_FOR: Final = 60.0  # seconds after which a buffer without a fetch is dropped
 _SWEEP: Final = 5.0
 _READ_WITHIN: Final = 20.0
+_DATED_WITHIN: Final = 2.0
 _ENDING: Final = 5.0
 READER_SETTINGS: Final = {
     "enable.auto.commit": False,
@@ -51,6 +52,8 @@ READER_SETTINGS: Final = {
     "fetch.wait.max.ms": 50,
 }
 Key = tuple[str, int]
+Place = tuple[str, int, int]
+"""A topic, a partition, and a position in it."""
 
 
 class KafkaReader:
@@ -239,3 +242,37 @@ def read_once(
     if len(events) < limit:
         raise StoreUnavailable(f"{home} was not read to its end within {_READ_WITHIN} s")
     return events
+
+
+def first_recorded(location: KafkaLocation, health: ClientHealth, places: Collection[Place]) -> dict[Place, int]:
+    """Return when the first record past each place was recorded, in microseconds; blocks for a moment.
+
+    Those are missing that have no such record, or for which no broker has answered in time.
+    """
+    found: dict[Place, int] = {}
+    left = set(places)
+    until = time.monotonic() + _DATED_WITHIN
+    while left and time.monotonic() < until:
+        turn = {(topic, number): position for topic, number, position in left}  # a client reads one place of each
+        found |= _first_of(location, health, turn, until)
+        left -= {(*key, position) for key, position in turn.items()}
+    return found
+
+
+def _first_of(location: KafkaLocation, health: ClientHealth, turn: Mapping[Key, int], until: float) -> dict[Place, int]:
+    settings = READER_SETTINGS | {"auto.offset.reset": "earliest", "queued.min.messages": 1}
+    client = Consumer(settings | location.client(health.on_error) | {"group.id": "holdfast-read"})
+    waiting, found = dict(turn), dict[Place, int]()
+    try:
+        client.assign([TopicPartition(*key, position) for key, position in turn.items()])
+        while waiting and time.monotonic() < until:
+            message = client.poll(POLL)
+            if message is None:
+                continue
+            key = (str(message.topic()), int(message.partition() or 0))
+            position = waiting.pop(key, None)
+            if position is not None and message.error() is None:
+                found[*key, position] = max(0, message.timestamp()[1]) * 1000
+    finally:
+        client.close()
+    return found

@@ -88,7 +88,7 @@ def _page(settings: ServerSettings, page: EventPage) -> Answer:
         shown(
             ShownEvent,
             event,
-            payload=redacted_data(settings, event.name, event.payload),
+            payload=redacted_data(settings, event.name, event.payload_or_text),
             headers=redacted_data(settings, event.name, event.headers),
         )
         for event in page.events

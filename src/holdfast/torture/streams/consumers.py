@@ -140,7 +140,7 @@ async def plain(event: Event, ctx: EventContext) -> None:
     )
 
 
-@app.consumer(PARK, category=POISONED, batch=_BATCH, on_error="park", max_attempts=2, retry=_AGAIN)
+@app.consumer(PARK, category=POISONED, batch=_BATCH, on_error="park", max_attempts=4, retry=_AGAIN)
 async def park(event: Event, ctx: EventContext) -> None:
     """Fail permanently at times; a failing event, and the later ones of its stream, are parked."""
     if event.name == POISON:

@@ -160,6 +160,13 @@ insert into {schema}.parked
 values (:consumer, :category_id, :partition_id, :position, :event_id, :stream, :failure, :attempts, :retrying, {now}, :event_text)
 on conflict do nothing;
 
+-- name: has_parked
+-- A row if anything is parked of a share, whose category is named.
+select 1 as is_there from {schema}.parked
+where consumer = :consumer::text and partition_id = :partition_id::integer
+  and category_id = (select category_id from {schema}.category where category = :category::text)
+limit 1;
+
 -- name: list_kept_retries
 -- The first parked events, of those that another system keeps, that are to be handled again.
 select attempts, event_text from {schema}.parked

@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from holdfast.backends.sql.steps import each, records, rows, run
+from holdfast.backends.sql.steps import Ask, each, records, rows, run, together
 from holdfast.backends.sql.streams import consumer_admin, consumers
 from holdfast.backends.sql.streams.categories import find_categories, make_categories, require_category
-from holdfast.backends.sql.streams.consumers import granted_share, place_names
+from holdfast.backends.sql.streams.consumers import Granted, grant_names, place_names
 from holdfast.errors import ConfigError
 from holdfast.model.allocation import AllocationState, Grant
 from holdfast.model.event import StoredEvent
@@ -46,12 +46,17 @@ def _note_ends(category: Category, ends: Sequence[PartitionEnds]) -> Steps[None]
 
 
 def _look(grant: Grant, streams: Collection[str], limit: int) -> Steps[Fetched]:
-    share = yield from granted_share(grant)
-    if share is None:
+    names = grant_names(grant)
+    of_share = {name: names[name] for name in ("consumer", "category", "partition_id")}
+    granted, is_parked = yield from together(Ask("find_granted", names, Granted), Ask("has_parked", of_share))
+    if not granted:
         return Fetched([], is_lost=True)
-    place = place_names(grant, share)
-    parked = (yield from rows("parked_among", **place, streams=sorted(streams), handled=[])) if streams else []
-    retries = yield from rows("list_kept_retries", **place, limit=limit)
+    (share,) = granted
+    parked, retries = [], []
+    if is_parked:
+        place = place_names(grant, share)
+        parked = (yield from rows("parked_among", **place, streams=sorted(streams), handled=[])) if streams else []
+        retries = yield from rows("list_kept_retries", **place, limit=limit)
     return Fetched(
         events=[],
         state=AllocationState(share.state),
