@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import App
 from holdfast.backends.sqlite import execute
-from holdfast.server import asgi
+from holdfast.server import asgi, operating
 
 RELAXED = "synchronous=normal"  # no test here crashes the machine
 ADDRESS = "http://127.0.0.1:8000"
@@ -72,6 +72,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
         return ask(tx, each)
 
     monkeypatch.setattr(execute, "_rows", recorded)
+    monkeypatch.setattr(operating, "_PERIOD", 1000.0)  # nothing but what the test asks for
 
     def since() -> list[str]:
         found = list(asked)

@@ -146,6 +146,8 @@ def _responses(operation: Operation, by_kind: dict[int, Any]) -> dict[str, Any]:
             response["content"] = {_JSON: {"schema": by_kind[id(kind)]}}
         if operation.name == "enqueue_job":
             response["headers"] = {"Location": {"schema": {"type": "string"}, "description": "The path of the job."}}
+        if operation.links:
+            response["links"] = {name: {"operationId": name, **link} for name, link in operation.links.items()}
         responses[str(status)] = response
     has_body = operation.method == "POST"
     statuses = {*_ALWAYS, *operation.problems, *(_WITH_BODY if has_body else ())}

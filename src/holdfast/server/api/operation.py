@@ -10,7 +10,8 @@ Whatever fails on the way is answered with a problem.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -79,6 +80,11 @@ class ApiCall(Generic[Q, B]):
         value: str = self.request.path_params[name]
         return value
 
+    def check_role(self, role: Role) -> None:
+        """Raise `Problem` 403 if the caller lacks a role that only some calls of the operation need."""
+        if self.caller.role is None or self.caller.role < role:
+            raise forbidden(self.request, f"this needs the scope {role.name.lower()}")
+
 
 class Answer(msgspec.Struct, frozen=True):
     """The answer to a call; None as the value: no content."""
@@ -104,7 +110,8 @@ class Operation(msgspec.Struct, frozen=True):
     problems: tuple[int, ...] = ()
     wait_field: str | None = None
     """The field of the query or the body by which the caller asks to wait, in seconds."""
-    links: Mapping[int, Mapping[str, Any]] = {}
+    links: Mapping[str, Mapping[str, Any]] = {}
+    """By the names of other operations: what of an answer they take, as OpenAPI writes it."""
 
     @property
     def name(self) -> str:
@@ -147,12 +154,9 @@ class Operation(msgspec.Struct, frozen=True):
         query = _convert(dict(_single(request)), self.query)
         body = NOTHING if self.method in {"GET", "DELETE"} else await read_body(request, self.body or NoFields)
         call = ApiCall(request, state, caller, query, body)
-        try:
-            async with asyncio.timeout(TIME_LIMIT + self._wait_of(call)):
-                await state.opened()
-                answer = await self.handler(call)
-        except TimeoutError:
-            raise Problem(503, "timeout", "the store took too long; repeat the request with the same ids") from None
+        async with within_time(self._wait_of(call)):
+            await state.opened()
+            answer = await self.handler(call)
         if self.is_audited:
             target = " ".join(str(value) for value in request.path_params.values())
             await record(request, caller, self.action, target)
@@ -165,6 +169,16 @@ class Operation(msgspec.Struct, frozen=True):
             return 0.0
         wait: float = getattr(call.query, self.wait_field, None) or getattr(call.body, self.wait_field, None) or 0.0
         return wait
+
+
+@asynccontextmanager
+async def within_time(wait: float = 0.0) -> AsyncGenerator[None]:
+    """Raise `Problem` 503 if the block takes longer than the wait that was asked for, and the time limit."""
+    try:
+        async with asyncio.timeout(TIME_LIMIT + wait):
+            yield
+    except TimeoutError:
+        raise Problem(503, "timeout", "the store took too long; repeat the request with the same ids") from None
 
 
 def _single(request: Request) -> list[tuple[str, str]]:
@@ -189,6 +203,11 @@ def _convert(values: Mapping[str, str], kind: type[Any]) -> Any:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
         raise invalid(f"the query is invalid: {error}") from None
+
+
+def by_id(field: str, *names: str, at: str = "id") -> dict[str, Mapping[str, Any]]:
+    """Return links to operations that take a member of an answer as a parameter of their path."""
+    return {name: {"parameters": {field: f"$response.body#/{at}"}} for name in names}
 
 
 def invalid(detail: str) -> Problem:

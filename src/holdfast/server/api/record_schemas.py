@@ -15,10 +15,11 @@ ScopeText = Annotated[str, Meta(pattern=r"^(enqueue|read|operate|admin|work:(\*|
 
 
 class NewTokenRequest(Request, frozen=True):
-    """A token to create: its name, and what it allows."""
+    """A token to create: its name, what it allows, and after how many seconds it expires."""
 
     name: Name
     scopes: Annotated[list[ScopeText], Meta(min_length=1, max_length=100)]
+    lasts_seconds: Duration | None = None
 
 
 class NewToken(msgspec.Struct, frozen=True):
@@ -34,6 +35,7 @@ class ShownToken(msgspec.Struct, frozen=True):
     name: str
     scopes: list[str]
     created_at: datetime
+    expires_at: datetime | None
 
 
 class TokenList(msgspec.Struct, frozen=True):
