@@ -10,6 +10,7 @@ import msgspec
 from holdfast.app.job_handle import JobHandle
 from holdfast.model.explanation import Cause, Explanation
 from holdfast.model.job import FINAL_STATES, JobState
+from holdfast.reports.failures import failure_groups
 from holdfast.server.access import Role
 from holdfast.server.api.disconnects import unless_disconnected
 from holdfast.server.api.fields import NoFields
@@ -18,6 +19,8 @@ from holdfast.server.api.job_schemas import (
     ChangedJob,
     CopyRequest,
     EnqueuedJob,
+    ErrorGroup,
+    ErrorList,
     ExplainedJob,
     GraphNode,
     GraphQuery,
@@ -43,6 +46,7 @@ from holdfast.server.state import ServerSettings
 from holdfast.store.values import JobDetails
 
 _JOB: Final = "/v1/jobs/{job_id}"
+_GROUPED: Final = 500
 
 
 # --- looking ----------------------------------------------------------------------------------------------------------
@@ -55,6 +59,13 @@ async def list_jobs(call: ApiCall[JobListQuery, NoFields]) -> Answer:
         query.state, queue=query.queue, task=query.task, cursor=query.cursor, limit=query.limit
     )
     return Answer(JobList([shown(ListedJobView, job) for job in page.jobs], page.cursor))
+
+
+async def list_errors(call: ApiCall[NoFields, NoFields]) -> Answer:
+    """Group the latest failed jobs by task and error, the largest group first; numbers in an error do not count."""
+    page = await call.app.jobs.list(JobState.FAILED, limit=_GROUPED)
+    groups = [shown(ErrorGroup, group) for group in failure_groups(page.jobs)]
+    return Answer(ErrorList(groups, len(page.jobs), page.cursor is not None))
 
 
 async def show_job(call: ApiCall[ShowQuery, NoFields]) -> Answer:
@@ -197,6 +208,7 @@ OF_A_JOB: Final = by_id(
 """Links from an answer with the id of a job."""
 OPERATIONS: Final = (
     Operation("GET", "/v1/jobs", list_jobs, Need.READ, {200: JobList}, query=JobListQuery),
+    Operation("GET", "/v1/errors", list_errors, Need.READ, {200: ErrorList}),
     Operation("GET", _JOB, show_job, Need.READ, {200: ShownJob}, query=ShowQuery),
     Operation("DELETE", _JOB, delete_job, Need.ADMIN, {204: None}),
     Operation("GET", f"{_JOB}/explain", explain_job, Need.READ, {200: ExplainedJob}),
