@@ -12,6 +12,7 @@ from tests.server.test_jobs import enqueue, finish
 
 from holdfast import App
 from holdfast.app.app import App as AppClass
+from holdfast.hooks.values import JobRescue
 from holdfast.server import claims, extending
 from holdfast.server.api.lease_schemas import MAX_LEASES
 from holdfast.store.values import ClaimRequest
@@ -196,6 +197,8 @@ async def test_an_extension_reports_progress_and_says_when_to_stop(http, app: Ap
 
 async def test_the_lease_of_a_silent_worker_is_rescued_by_the_server(http, app: App):
     job_id = await enqueue(http)
+    rescues: list[JobRescue] = []
+    app.hooks.job_rescue(rescues.append)
     first = await claim_one(http, lease_seconds=2, worker_id="silent")
 
     second = await claim_one(http, wait_seconds=20, worker_id="other")
@@ -204,6 +207,7 @@ async def test_the_lease_of_a_silent_worker_is_rescued_by_the_server(http, app: 
     assert int(second["lease"]["fence"]) > int(first["lease"]["fence"])
     assert await finish(http, first) == "lost"
     assert (await app.jobs.show(job_id)).attempts[0].outcome == "rescued"
+    assert [(rescue.worker_id, len(rescue.jobs)) for rescue in rescues] == [("silent", 1)]
 
 
 async def test_the_jobs_of_a_client_that_went_away_are_not_leased(server, app: App, monkeypatch: pytest.MonkeyPatch):

@@ -28,6 +28,7 @@ from holdfast.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from holdfast.model.job import LeasedJob
 from holdfast.runtime.reachability import Access
 from holdfast.store.values import ClaimRequest, WorkerHeartbeat
+from holdfast.worker.dead_workers import DeadWorkers
 
 if TYPE_CHECKING:
     from holdfast.server.state import ServerState
@@ -71,6 +72,7 @@ class WaitingClaims:
         self._access = Access(gap=_GAP)
         self._pruned_at = time.monotonic()
         self._is_stopping = False
+        self._dead = DeadWorkers(lambda: state.app.backend.insight, lambda: state.app.hooks)
 
     async def claim(
         self, request: ClaimRequest, *, wait: float, worker: WorkerHeartbeat | None = None
@@ -167,6 +169,8 @@ class WaitingClaims:
             self._access.succeeded(time.monotonic())
             for job in rescued:
                 _logger.warning("job %s is %s again: the lease of %s expired", job.job_id, job.state, job.worker_id)
+            self._dead.rescued(rescued)
+            await self._dead.report_rescues()
             if time.monotonic() - self._pruned_at > _PRUNE_EVERY:
                 self._pruned_at = time.monotonic()
                 await backend.jobs.prune(self._state.app.retention, _LIMIT)
