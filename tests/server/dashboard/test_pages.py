@@ -6,6 +6,7 @@ import asyncio
 import re
 from datetime import timedelta
 from html.parser import HTMLParser
+from itertools import product
 from urllib.parse import quote
 
 import httpx
@@ -18,6 +19,7 @@ from holdfast.server import asgi
 from holdfast.server.dashboard.assets import asset_path, assets
 from holdfast.server.dashboard.live import parts_of
 from holdfast.server.dashboard.pages import PAGES
+from holdfast.store.values import WorkerHeartbeat
 
 PATHS = [page.path for page in PAGES if "{" not in page.path and page.path != "/consumer"]
 MOST_BYTES = 100_000
@@ -71,6 +73,46 @@ async def test_a_page_is_small_complete_and_cheap(site, statements, path):
     assert [script["src"] for script in outline.of("script")] == [asset_path("dashboard.js")]
     assert len(outline.of("caption")) == len(outline.of("table"))
     assert all("scope" in header for header in outline.of("th"))
+
+
+async def test_a_page_stays_small_however_many_queues_workers_leases_and_errors_there_are(site):
+    names = ["".join(letters) for letters in product("abcdefgh", repeat=3)]
+    await site.send.enqueue_many([{"to": name} for name in names])
+    for job in await site.app.claim("mails", 300, lease=600):
+        await job.fail(ValueError(f"no mailbox {names.pop()}"))
+    await site.app.claim("mails", 200, lease=600)
+    heartbeats = [
+        WorkerHeartbeat(
+            worker_id=f"worker-{name}.12345.abcdef0123456789", host=f"host-{name}", pid=1, queues=("mails",),
+            concurrency=10, lease=timedelta(seconds=30), running=0, tasks=("send",),
+        )
+        for name in names[:150]
+    ]  # fmt: skip
+    extender = site.app.backend.extender()
+    await asyncio.to_thread(lambda: [extender.heartbeat(each) for each in heartbeats])
+    extender.close()
+    for name in names[:150]:
+        await site.send.options(queue=f"queue-of-{name}").enqueue("x")
+        await site.app.schedules.add(f"schedule-of-{name}", "send", "30 2 * * *", kwargs={"to": "x"})
+    files = sum(len(asset.content) for asset in assets().values())
+
+    sizes = {path: files + len((await site.get(path)).encode()) for path in (*PATHS, "/jobs?state=failed")}
+
+    assert {path: size for path, size in sizes.items() if size > MOST_BYTES} == {}
+    seen: list[str] = []
+    following: str | None = "/queues"
+    while following is not None:
+        text = await site.get(following.replace("&amp;", "&"))
+        seen += re.findall(r'<tr data-key="([^"]+)"', text)
+        found = re.search(r'rel="next" href="([^"]+)"', text)
+        following = None if found is None else found[1]
+    assert len(seen) == len(set(seen)) == 151
+
+
+@pytest.mark.parametrize("first", ["-1", "x", "99999", "9" * 5000, "\u0663"])
+async def test_a_slice_that_does_not_exist_is_the_first(site, first):
+    await site.send.enqueue("x")
+    assert "mails" in await site.get(f"/queues?from={first}")
 
 
 async def test_the_number_of_statements_does_not_depend_on_the_number_of_jobs(site, statements):
