@@ -136,6 +136,8 @@ async def test_failed_jobs_are_grouped_by_their_error(http):
     assert [(group["task"], group["jobs"]) for group in found["groups"]] == [("charge", 2), ("charge", 1)]
     assert found["groups"][0]["error"].endswith("no funds on 18")
     assert (found["looked_at"], found["is_cut"]) == (3, False)
+    body = {"action": "retry", "state": "failed", "error": found["groups"][0]["error"], "preview": True}
+    assert (await http.post("/v1/operations", json=body)).json()["count"] == 2
 
 
 async def test_arguments_are_hidden_unless_asked_for_and_secrets_always(http):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from holdfast.app.bulk import JobSelection
+from holdfast.app.bulk import JobSelection, error_shape
 from holdfast.app.operation import OperationAction, OperationView
 from holdfast.server.access import Role
 from holdfast.server.api.fields import NoFields
@@ -69,7 +69,9 @@ async def start_operation(call: ApiCall[NoFields, OperationRequest]) -> Answer:
     body = call.body
     if body.action == OperationAction.DELETE.value:
         call.check_role(Role.ADMIN)
-    selection = JobSelection(body.state, body.queue, body.task, timedelta(seconds=body.older_than_seconds))
+    selection = JobSelection(
+        body.state, body.queue, body.task, timedelta(seconds=body.older_than_seconds), error_shape(body.error) or None
+    )
     if body.preview:
         return Answer(shown(ShownPreview, await call.app.operations.preview(body.action, selection)))
     begun = await call.app.operations.start(body.action, selection, call.caller.subject, reason=body.reason)
@@ -102,6 +104,7 @@ def _operation(view: OperationView) -> ShownOperation:
         job_state=view.selection.state,
         queue=view.selection.queue,
         task=view.selection.task,
+        error=view.selection.error,
         expected=shown(ShownPreview, view.expected),
         counts=dict(view.counts),
     )

@@ -16,6 +16,7 @@ MOST_COUNTED: Final = 10_000
 """Counting stops at so many jobs of a task and state: a page costs the same however many jobs there are."""
 
 _KEYS: Final = ("state", "queue", "task")
+_LONGEST_ERROR: Final = 500
 _DIGITS: Final = 9
 
 
@@ -26,10 +27,11 @@ class JobsQuery(msgspec.Struct, frozen=True):
     queue: str | None = None
     task: str | None = None
     cursor: str | None = None
+    error: str | None = None
 
     def url(self, **changes: str | None) -> str:
         """Return the query string of this filter with some parts changed; the cursor only if it is among them."""
-        parts = {"state": self.state, "queue": self.queue, "task": self.task, **changes}
+        parts = {"state": self.state, "queue": self.queue, "task": self.task, "error": self.error, **changes}
         return urlencode({name: value for name, value in parts.items() if value})
 
 
@@ -69,6 +71,7 @@ def job_query(given: Mapping[str, str], default: JobState = JobState.RUNNING) ->
         None if queue is None else check_name("queue", queue),
         None if task is None else check_name("task", task),
         given.get("cursor") or None,
+        given.get("error", "")[:_LONGEST_ERROR] or None,
     )
 
 
