@@ -104,7 +104,7 @@ class JobList(msgspec.Struct, frozen=True):
     cursor: str | None
 
 
-class ErrorGroup(msgspec.Struct, frozen=True):
+class ShownErrorGroup(msgspec.Struct, frozen=True):
     """Failed jobs of one task with the same error; `error` is the latest of them."""
 
     task: str
@@ -116,7 +116,7 @@ class ErrorGroup(msgspec.Struct, frozen=True):
 class ErrorList(msgspec.Struct, frozen=True):
     """Groups of the latest failed jobs, `looked_at` in all; `is_cut`: there are more failed jobs."""
 
-    groups: list[ErrorGroup]
+    groups: list[ShownErrorGroup]
     looked_at: int
     is_cut: bool
 

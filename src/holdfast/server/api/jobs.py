@@ -19,7 +19,6 @@ from holdfast.server.api.job_schemas import (
     ChangedJob,
     CopyRequest,
     EnqueuedJob,
-    ErrorGroup,
     ErrorList,
     ExplainedJob,
     GraphNode,
@@ -32,6 +31,7 @@ from holdfast.server.api.job_schemas import (
     ListedJobView,
     ReasonRequest,
     ShownArguments,
+    ShownErrorGroup,
     ShownGraph,
     ShownJob,
     ShowQuery,
@@ -64,7 +64,7 @@ async def list_jobs(call: ApiCall[JobListQuery, NoFields]) -> Answer:
 async def list_errors(call: ApiCall[NoFields, NoFields]) -> Answer:
     """Group the latest failed jobs by task and error, the largest group first; numbers in an error do not count."""
     page = await call.app.jobs.list(JobState.FAILED, limit=_GROUPED)
-    groups = [shown(ErrorGroup, group) for group in failure_groups(page.jobs)]
+    groups = [shown(ShownErrorGroup, group) for group in failure_groups(page.jobs)]
     return Answer(ErrorList(groups, len(page.jobs), page.cursor is not None))
 
 
