@@ -13,6 +13,8 @@ from tests.server.test_jobs import enqueue, finish
 from holdfast import App
 from holdfast.app.app import App as AppClass
 from holdfast.hooks.values import JobRescue
+from holdfast.reports.doctor import examine
+from holdfast.reports.finding import FindingLevel
 from holdfast.server import claims, extending
 from holdfast.server.api.lease_schemas import MAX_LEASES
 from holdfast.store.values import ClaimRequest
@@ -78,7 +80,14 @@ async def test_a_worker_that_names_itself_is_listed_while_it_waits_and_works(htt
     await asyncio.sleep(2.5)  # longer than its lease
     assert (await app.workers())[0].silent.total_seconds() < 2
     await enqueue(http)
-    assert (await waiting)["job"]["id"] != job_id
+    last = await waiting
+    assert last["job"]["id"] != job_id
+    await finish(http, last)
+    async with asyncio.timeout(20):  # it does not say that it stops
+        while (await http.get("/v1/workers")).json()["workers"][0]["state"] == "live":  # noqa: ASYNC110 - as a client does
+            await asyncio.sleep(0.1)
+    assert (await http.get("/v1/workers")).json()["workers"][0]["state"] == "stopped"
+    assert [finding.verdict for finding in await examine(app) if finding.check == "workers"] == [FindingLevel.OK]
 
 
 async def test_the_more_groups_of_claims_wait_the_less_often_each_asks(server, app: App, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from holdfast.reports.states import worker_state
 from holdfast.server.api.fields import NoFields
 from holdfast.server.api.job_schemas import EnqueuedJob
 from holdfast.server.api.operation import Answer, ApiCall, Need, Operation
@@ -100,7 +101,7 @@ def _worker(view: WorkerView) -> ShownWorker:
     return shown(
         ShownWorker,
         last,
-        state="silent" if view.silent > last.lease else "live",
+        state=worker_state(view),
         queues=None if last.queues is None else list(last.queues),
         tasks=None if last.tasks is None else list(last.tasks),
         running=view.running,

@@ -12,7 +12,7 @@ from holdfast.model.job import JobState
 from holdfast.reports.doctor import examine
 from holdfast.reports.failures import FailureGroup, failure_groups
 from holdfast.reports.finding import Finding, FindingLevel
-from holdfast.reports.states import is_silent
+from holdfast.reports.states import is_silent, worker_state
 from holdfast.reports.times import now
 from holdfast.server.dashboard.charts import WINDOWS, BarChart, throughput
 from holdfast.server.dashboard.formats import at_least
@@ -116,7 +116,7 @@ async def read_overview(app: App, window: str) -> OverviewScreen:
         late=tuple(view for view in schedules if view.is_overdue),
         consumers=tuple(sorted(consumers, key=lambda view: -view.lag)[:_TOP]),
         live_workers=len(live),
-        silent_workers=len(workers) - len(live),
+        silent_workers=sum(worker_state(worker) == "silent" for worker in workers),
         slots=_slots(live),
         used_slots=sum(worker.running for worker in live),
     )

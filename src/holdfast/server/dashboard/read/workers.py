@@ -54,7 +54,7 @@ async def read_workers(app: App) -> WorkersScreen:
     return WorkersScreen(
         tuple(rows),
         len(live),
-        len(rows) - len(live),
+        sum(row.state == "silent" for row in rows),
         sum(view.heartbeat.concurrency for view in live),
         sum(view.running for view in live),
     )
