@@ -97,6 +97,7 @@ async def test_a_sender_that_is_too_slow_is_answered(http, kind: str, monkeypatc
         "/v1/jobs?state=ready&cursor=x",
         "/v1/jobs/01a1ef92-8066-7469-9b72-a54f80d6a0db/wait?wait_seconds=31",
         "/v1/audit?before=x",
+        "/v1/queues/orders/backlog?jobs_per_worker=null",
     ],
 )
 async def test_a_wrong_query_is_refused(http, path: str):
@@ -140,6 +141,13 @@ async def test_a_store_that_takes_too_long_is_answered_for(sqlite_app: App, path
     monkeypatch.setattr(operation, "TIME_LIMIT", 0.05)
     async with client_of(asgi(sqlite_app)) as http:
         assert (await http.get(path)).status_code == 503
+
+
+async def test_the_refusal_of_a_method_names_all_that_there_are(http):
+    for path, methods in [("/v1/jobs", {"GET", "HEAD", "POST"}), ("/v1/tokens/ci", {"DELETE"})]:
+        response = await http.options(path)
+        assert (response.status_code, set(response.headers["allow"].split(", "))) == (405, methods)
+    assert (await http.head("/v1/queues")).status_code == 200
 
 
 async def test_every_answer_carries_the_security_headers(http):

@@ -10,7 +10,7 @@ Whatever fails on the way is answered with a problem.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -141,11 +141,8 @@ class Operation(msgspec.Struct, frozen=True):
         verb, _, noun = self.name.partition("_")
         return f"{noun}.{verb}"
 
-    def route(self) -> Route:
-        """Return the route; GET answers HEAD, too."""
-        return Route(self.path, self._answer, methods=[self.method], name=self.name)
-
-    async def _answer(self, request: Request) -> Response:
+    async def answer(self, request: Request) -> Response:
+        """Answer a request."""
         state = state_of(request)
         caller = await caller_of(request)
         if not self.needs.is_met_by(caller):
@@ -181,6 +178,21 @@ async def within_time(wait: float = 0.0) -> AsyncGenerator[None]:
         raise Problem(503, "timeout", "the store took too long; repeat the request with the same ids") from None
 
 
+def routes_of(operations: Sequence[Operation]) -> list[Route]:
+    """Return one route for each path: so the refusal of a method names all that there are. GET answers HEAD, too."""
+    paths: dict[str, dict[str, Operation]] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method] = operation
+    return [Route(path, _dispatched(by_method), methods=list(by_method)) for path, by_method in paths.items()]
+
+
+def _dispatched(by_method: Mapping[str, Operation]) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        return await by_method["GET" if request.method == "HEAD" else request.method].answer(request)
+
+    return answer
+
+
 def _single(request: Request) -> list[tuple[str, str]]:
     pairs = request.query_params.multi_items()
     names = [name for name, _ in pairs]
@@ -200,9 +212,13 @@ def _check_path(request: Request) -> None:
 
 def _convert(values: Mapping[str, str], kind: type[Any]) -> Any:
     try:
-        return msgspec.convert(values, kind, strict=False)
+        query = msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
         raise invalid(f"the query is invalid: {error}") from None
+    absent = next((name for name in values if getattr(query, name) is None), None)  # `null`, for a number
+    if absent is not None:
+        raise invalid(f"the query is invalid: the parameter {absent!r} has no value; leave it out")
+    return query
 
 
 def by_id(field: str, *names: str, at: str = "id") -> dict[str, Mapping[str, Any]]:
