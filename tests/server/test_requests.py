@@ -144,10 +144,19 @@ async def test_a_store_that_takes_too_long_is_answered_for(sqlite_app: App, path
 
 
 async def test_the_refusal_of_a_method_names_all_that_there_are(http):
-    for path, methods in [("/v1/jobs", {"GET", "HEAD", "POST"}), ("/v1/tokens/ci", {"DELETE"})]:
+    for path, methods in [("/v1/jobs", {"GET", "HEAD", "POST"}), ("/v1/jobs/batch", {"POST"})]:
         response = await http.options(path)
         assert (response.status_code, set(response.headers["allow"].split(", "))) == (405, methods)
+    assert (await http.get("/v1/jobs/batch")).status_code == 405
     assert (await http.head("/v1/queues")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("key", "status"), [("order 7", 201), ("x" * 255, 201), ("x" * 256, 400), ("", 400), ("é", 400)]
+)
+async def test_an_idempotency_key_is_of_ascii(http, key: str, status: int):
+    headers = {"content-type": "application/json", "idempotency-key": key.encode()}
+    assert (await http.post("/v1/jobs", content=JOB, headers=headers)).status_code == status
 
 
 async def test_every_answer_carries_the_security_headers(http):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -14,7 +15,7 @@ from holdfast.jobs.enqueue import job_template, new_job, unknown_enqueue
 from holdfast.jobs.task import Task, make_task
 from holdfast.model.ids import new_id
 from holdfast.model.job import NewJob
-from holdfast.server.api.fields import NoFields
+from holdfast.server.api.fields import IDEMPOTENCY_KEY, NoFields
 from holdfast.server.api.job_schemas import BatchRequest, EnqueuedBatch, EnqueuedJob, NewJobRequest
 from holdfast.server.api.jobs import OF_A_JOB
 from holdfast.server.api.operation import Answer, ApiCall, Need, Operation
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from holdfast.jobs.enqueue import JobOptions
 
 _KEYS: Final = UUID("6f1d8d0a-6c0e-5c0b-9f0e-2a7f3f6a1b52")  # the namespace of ids that are made of idempotency keys
-_LONGEST_KEY: Final = 255
 _TRACE: Final = ("traceparent", "tracestate")
 
 
@@ -86,8 +86,8 @@ def _answer(job: NewJob, answer: Enqueued) -> EnqueuedJob:
 
 def _idempotency_key(call: ApiCall[Any, Any]) -> str | None:
     key = call.request.headers.get("idempotency-key")
-    if key is not None and not 0 < len(key) <= _LONGEST_KEY:
-        raise Problem(400, "invalid-idempotency-key", f"an Idempotency-Key has 1 to {_LONGEST_KEY} characters")
+    if key is not None and re.fullmatch(IDEMPOTENCY_KEY, key) is None:
+        raise Problem(400, "invalid-idempotency-key", "an Idempotency-Key has 1 to 255 characters of ASCII")
     return key
 
 

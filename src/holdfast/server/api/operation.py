@@ -16,13 +16,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from holdfast.server.access import SAFE_METHODS, Caller, Role, caller_of, forbidden
 from holdfast.server.api.bodies import read_body
-from holdfast.server.api.fields import NOTHING, PATH_FIELDS, NoFields
+from holdfast.server.api.fields import NOTHING, PATH_FIELDS, UUID, NoFields
 from holdfast.server.auditing import record
 from holdfast.server.problems import Problem
 from holdfast.server.state import ServerState, state_of
@@ -183,7 +184,19 @@ def routes_of(operations: Sequence[Operation]) -> list[Route]:
     paths: dict[str, dict[str, Operation]] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method] = operation
-    return [Route(path, _dispatched(by_method), methods=list(by_method)) for path, by_method in paths.items()]
+    return [
+        Route(path.replace("{job_id}", "{job_id:job}"), _dispatched(by_method), methods=list(by_method))
+        for path, by_method in paths.items()
+    ]
+
+
+class _JobConvertor(StringConvertor):
+    """Keeps `/v1/jobs/batch` from being taken for a job."""
+
+    regex = UUID
+
+
+register_url_convertor("job", _JobConvertor())
 
 
 def _dispatched(by_method: Mapping[str, Operation]) -> Callable[[Request], Awaitable[Response]]:
