@@ -10,6 +10,13 @@ import schemathesis
 
 ANSWERS = "HOLDFAST_FUZZ_ANSWERS"
 """Names the file of the answers."""
+LONGEST = 8_000
+"""Characters of a query: a request line that is much longer ends in the web server, before the application."""
+
+
+@schemathesis.hook
+def filter_query(_context: Any, query: Any) -> bool:
+    return sum(len(str(value)) for value in (query or {}).values()) < LONGEST
 
 
 @schemathesis.hook
