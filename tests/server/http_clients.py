@@ -74,7 +74,7 @@ class Client:
             response = await self.http.post(f"/v1/leases/{verb}", json=body)
         except httpx.TransportError:
             return None
-        if response.status_code == 503:
+        if response.status_code in {408, 503}:  # 408: this process was stopped while it sent the request
             return None
         response.raise_for_status()
         return response.json()
