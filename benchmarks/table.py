@@ -50,6 +50,7 @@ AT_MOST = {
 ALWAYS_AT_LEAST = {
     "enqueue.unique": 0.5,
     "enqueue.unique_one": 0.5,
+    "http.enqueue": 0.5,
     "drain.order_keys": 0.3,
     "drain.beside_limit": 0.9,
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from benchmarks.bench import Bench
 from benchmarks.record import Record
-from benchmarks.scenarios import depth, drain, effects, enqueue, held, kafka, latency, memory, streams, waiting
+from benchmarks.scenarios import depth, drain, effects, enqueue, held, http, kafka, latency, memory, streams, waiting
 
 Scenario = Callable[[Bench], list[Record]]
 
@@ -24,6 +24,7 @@ SCENARIOS: dict[str, Scenario] = {
     "drain.beside_limit": drain.beside_limit,
     "drain.held": held.held,
     "drain.held.long": held.long,
+    "http.enqueue": http.enqueue,
     "latency": latency.latency,
     "claim.depth": depth.depth,
     "memory.drain": memory.drain,

@@ -1,5 +1,5 @@
 // A worker in thirty lines of JavaScript: claim, keep the lease, work, finish. Needs node 18 or later, and no packages.
-// Usage: HOLDFAST=http://127.0.0.1:8484 [TOKEN=hf_…] [SECONDS_OF_WORK=5] node worker.mjs NAME
+// Usage: HOLDFAST=http://127.0.0.1:8484 [TOKEN=holdfast_…] [SECONDS_OF_WORK=5] node worker.mjs NAME
 const api = process.env.HOLDFAST ?? "http://127.0.0.1:8484";
 const name = process.argv[2] ?? "javascript";
 const token = process.env.TOKEN ? { Authorization: `Bearer ${process.env.TOKEN}` } : {};
@@ -14,7 +14,7 @@ async function post(verb, body) {
 
 async function run({ lease, job }) {
   const extending = setInterval(async () => {
-    const { verdicts } = await post("extend", { lease_seconds: 3, leases: [{ lease }] }).catch(() => ({}));
+    const { verdicts } = await post("extend", { worker_id: name, lease_seconds: 3, leases: [{ lease }] }).catch(() => ({}));
     if (verdicts?.[0].verdict === "lost") clearInterval(extending); // another worker has it: our finish will be refused
   }, 1000);
   console.log(`${name} greets ${job.kwargs.name}`);

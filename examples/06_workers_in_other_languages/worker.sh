@@ -1,6 +1,6 @@
 #!/bin/sh
 # A worker in thirty lines of shell: claim, keep the lease, work, finish. Needs curl and jq.
-# Usage: HOLDFAST=http://127.0.0.1:8484 [TOKEN=hf_…] [SECONDS_OF_WORK=5] sh worker.sh NAME
+# Usage: HOLDFAST=http://127.0.0.1:8484 [TOKEN=holdfast_…] [SECONDS_OF_WORK=5] sh worker.sh NAME
 api=${HOLDFAST:-http://127.0.0.1:8484} name=${1:-shell}
 
 post() { # path, body; fails unless the answer is a success
@@ -10,7 +10,7 @@ post() { # path, body; fails unless the answer is a success
 
 extend() { # until the lease is lost or this worker is gone: nothing may extend for a dead one
     while sleep 1 && kill -0 $$ 2>/dev/null; do
-        post extend "{\"lease_seconds\": 3, \"leases\": [{\"lease\": $1}]}" | grep -q '"extended"' || return
+        post extend "{\"worker_id\": \"$name\", \"lease_seconds\": 3, \"leases\": [{\"lease\": $1}]}" | grep -q '"extended"' || return
     done
 }
 

@@ -30,6 +30,7 @@ RECORDS = {
     "drain.beside_limit": ["drain.beside_limit"],
     "drain.held": ["drain.held.300", "drain.held.300.urgent"],
     "drain.held.long": ["drain.held.600", "drain.held.600.urgent"],
+    "http.enqueue": ["http.enqueue"],
     "latency": ["latency.p50", "latency.p99"],
     "claim.depth": ["claim.depth.ready", "claim.depth.unknown_task", "claim.depth.paused_queue"],
     "memory.drain": ["memory.drain"],

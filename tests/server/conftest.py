@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,11 @@ from tests.app.conftest import RELAXED, install
 from tests.servers.postgres_schemas import clean_schema
 
 from holdfast import App
-from holdfast.server import asgi
+from holdfast.backends.sqlite import backend
+from holdfast.backends.sqlite.connection import Connection
+from holdfast.server import asgi, operating
+
+_AROUND = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "PRAGMA")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -44,6 +48,31 @@ async def sqlite_app(tmp_path: Path) -> AsyncIterator[App]:
     app = App(f"sqlite:///{tmp_path / 'jobs.db'}?{RELAXED}")
     yield app
     await app.close()
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """Record every statement on the SQLite connections opened from here on; the call returns those since the last."""
+    asked: list[str] = []
+
+    def note(text: str) -> None:
+        if not text.upper().startswith(_AROUND):
+            asked.append(text)
+
+    class Noted(Connection):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            super().__init__(*given, **more)
+            self.raw.set_trace_callback(note)
+
+    monkeypatch.setattr(backend, "Connection", Noted)
+    monkeypatch.setattr(operating, "_PERIOD", 1000.0)  # nothing but what the test asks for
+
+    def since() -> list[str]:
+        found = list(asked)
+        asked.clear()
+        return found
+
+    return since
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.conftest import client_of
-from tests.server.test_jobs import CHARGE
+from tests.server.conftest import claim_one, client_of
+from tests.server.test_jobs import CHARGE, finish
 
 from holdfast import App
 from holdfast.model.scopes import parse_scopes
@@ -105,6 +105,38 @@ async def test_a_worker_may_use_only_the_queues_of_its_token(app: App):
     await server.state.holdfast.close()
 
 
+async def test_an_operator_deletes_many_jobs_as_little_as_one(app: App):
+    text = await app.tokens.create("operator", ["operate"])
+    body = {"action": "delete", "state": "failed"}
+    server = asgi(app)
+    async with far(server, text) as http:
+        refused = [await http.post("/v1/operations", json=body | {"preview": preview}) for preview in (False, True)]
+        retried = await http.post("/v1/operations", json=body | {"action": "retry"})
+
+    assert ([each.status_code for each in refused], retried.status_code) == ([403, 403], 202)
+    assert len(await app.operations.list()) == 1
+    await server.state.holdfast.close()
+
+
+@pytest.mark.parametrize(
+    ("scopes", "statuses"),
+    [(["read"], (200, 403, 403)), (["read", "enqueue"], (200, 403, 200)), (["operate"], (200, 200, 200))],
+)
+async def test_arguments_and_results_need_more_than_read(app: App, scopes: list[str], statuses: tuple[int, ...]):
+    text = await app.tokens.create("t", scopes)
+    server = asgi(app)
+    async with far(server, text) as http, client_of(server) as admin:
+        job_id = (await admin.post("/v1/jobs", json=CHARGE)).json()["id"]
+        await finish(admin, await claim_one(admin), result=1)
+        paths = [f"/v1/jobs/{job_id}{end}" for end in ("", "?arguments=true", "/result")]
+        answers = [await http.get(path) for path in paths]
+
+    assert tuple(answer.status_code for answer in answers) == statuses
+    revealed = [(entry.who, entry.target) for entry in await app.audit.list() if entry.action == "job.reveal"]
+    assert revealed == ([("t", job_id)] if statuses[1] == 200 else [])
+    await server.state.holdfast.close()
+
+
 # --- tokens -----------------------------------------------------------------------------------------------------------
 
 
@@ -124,6 +156,14 @@ async def test_a_token_is_created_used_as_bearer_or_password_and_revoked(app: Ap
     assert text not in listed
     assert (revoked, refused.status_code) == (True, 401)
     assert [entry.action for entry in await app.audit.list()] == ["token.revoke", "token.create"]
+
+
+async def test_a_token_that_has_expired_is_refused(app: App):
+    async with client_of(asgi(app)) as admin, far(asgi(app)) as http:
+        for name, lasts in (("short", 0), ("long", 3600)):
+            made = await admin.post("/v1/tokens", json={"name": name, "scopes": ["read"], "lasts_seconds": lasts})
+            answer = await http.get("/v1/queues", headers={"authorization": f"Bearer {made.json()['token']}"})
+            assert (name, answer.status_code) == (name, 200 if lasts else 401)
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer nonsense", "Basic %%", "Basic YQ==", "Digest x", "Bearer é"])
@@ -159,6 +199,8 @@ def test_only_loopback_names_and_addresses_are_this_machine():
         {"x-forwarded-for": "192.0.2.7"},
         {"forwarded": "for=192.0.2.7"},
         {"x-real-ip": "192.0.2.7"},
+        {"x-forwarded-proto": "https"},
+        {"via": "1.1 proxy"},
     ],
 )
 async def test_a_forwarded_request_or_another_host_is_not_local(sqlite_app: App, headers: dict[str, str]):

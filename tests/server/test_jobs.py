@@ -126,6 +126,20 @@ async def test_a_list_is_read_page_by_page(http):
     assert seen == ids
 
 
+async def test_failed_jobs_are_grouped_by_their_error(http):
+    for error in ("no funds on 17", "no funds on 18", "no card"):
+        await enqueue(http)
+        await finish(http, await claim_one(http), "fail", error={"class": "CardDeclined", "message": error})
+
+    found = (await http.get("/v1/errors")).json()
+
+    assert [(group["task"], group["jobs"]) for group in found["groups"]] == [("charge", 2), ("charge", 1)]
+    assert found["groups"][0]["error"].endswith("no funds on 18")
+    assert (found["looked_at"], found["is_cut"]) == (3, False)
+    body = {"action": "retry", "state": "failed", "error": found["groups"][0]["error"], "preview": True}
+    assert (await http.post("/v1/operations", json=body)).json()["count"] == 2
+
+
 async def test_arguments_are_hidden_unless_asked_for_and_secrets_always(http):
     job_id = (await http.post("/v1/jobs", json={"task": "t", "kwargs": {"a": {"api_key": "x", "b": 1}}})).json()["id"]
 

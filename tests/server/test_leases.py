@@ -12,7 +12,12 @@ from tests.server.test_jobs import enqueue, finish
 
 from holdfast import App
 from holdfast.app.app import App as AppClass
+from holdfast.hooks.values import JobRescue
+from holdfast.reports.doctor import examine
+from holdfast.reports.finding import FindingLevel
+from holdfast.server import claims, extending
 from holdfast.server.api.lease_schemas import MAX_LEASES
+from holdfast.store.values import ClaimRequest
 
 
 async def verdict_of(response: httpx.Response) -> Any:
@@ -53,6 +58,55 @@ async def test_a_waiting_claim_gets_a_job_when_it_is_due(http):
     job_id = await enqueue(http, delay_seconds=0.7)
 
     assert (await claim_one(http, wait_seconds=20))["job"]["id"] == job_id
+
+
+async def test_a_worker_that_names_itself_is_listed_while_it_waits_and_works(http, app: App, monkeypatch):
+    monkeypatch.setattr(extending, "_RAREST", 0.0)
+    job_id = await enqueue(http)
+    claimed = await claim_one(http, worker_id="shell-1", lease_seconds=2, limit=3)
+    (seen,) = await app.workers()
+    assert (seen.heartbeat.worker_id, seen.heartbeat.queues, seen.running) == ("shell-1", ("orders",), 1)
+    assert (seen.heartbeat.tasks, seen.heartbeat.host, seen.heartbeat.concurrency) == (("charge",), "127.0.0.1", 3)
+
+    async with asyncio.timeout(10):
+        while (await app.workers())[0].silent.total_seconds() < 0.6:  # noqa: ASYNC110 - the store's clock
+            await asyncio.sleep(0.05)
+    body = {"leases": [{"lease": claimed["lease"]}], "worker_id": "shell-1"}
+    assert await verdict_of(await http.post("/v1/leases/extend", json=body)) == "extended"
+    assert (await app.workers())[0].silent.total_seconds() < 0.5
+
+    await finish(http, claimed)
+    waiting = asyncio.create_task(claim_one(http, worker_id="shell-1", lease_seconds=2, wait_seconds=20))
+    await asyncio.sleep(2.5)  # longer than its lease
+    assert (await app.workers())[0].silent.total_seconds() < 2
+    await enqueue(http)
+    last = await waiting
+    assert last["job"]["id"] != job_id
+    await finish(http, last)
+    async with asyncio.timeout(20):  # it does not say that it stops
+        while (await http.get("/v1/workers")).json()["workers"][0]["state"] == "live":  # noqa: ASYNC110 - as a client does
+            await asyncio.sleep(0.1)
+    assert (await http.get("/v1/workers")).json()["workers"][0]["state"] == "stopped"
+    assert [finding.verdict for finding in await examine(app) if finding.check == "workers"] == [FindingLevel.OK]
+
+
+async def test_the_more_groups_of_claims_wait_the_less_often_each_asks(server, app: App, monkeypatch):
+    asked: list[object] = []
+    await app.opened()
+
+    async def nothing(_: object, request: ClaimRequest, **__: object) -> list[object]:
+        asked.append(request.queues)
+        return []
+
+    monkeypatch.setattr(claims, "claim_or_release", nothing)
+    monkeypatch.setattr(claims, "_POLL", 0.02)
+    monkeypatch.setattr(claims, "_EACH", 0.02)
+    async with client_of(server) as http:
+        bodies = [{"queues": [f"q{n}"], "tasks": ["charge"], "wait_seconds": 2} for n in range(50)]
+        await asyncio.gather(*(http.post("/v1/leases/claim", json=body) for body in bodies))
+
+    assert len(set(asked)) == 50
+    assert len(asked) <= 50 * 4  # at once, then about once per second; some fifty rounds went by
 
 
 async def test_waiting_claims_share_what_comes_without_doubles(http):
@@ -152,6 +206,8 @@ async def test_an_extension_reports_progress_and_says_when_to_stop(http, app: Ap
 
 async def test_the_lease_of_a_silent_worker_is_rescued_by_the_server(http, app: App):
     job_id = await enqueue(http)
+    rescues: list[JobRescue] = []
+    app.hooks.job_rescue(rescues.append)
     first = await claim_one(http, lease_seconds=2, worker_id="silent")
 
     second = await claim_one(http, wait_seconds=20, worker_id="other")
@@ -160,6 +216,7 @@ async def test_the_lease_of_a_silent_worker_is_rescued_by_the_server(http, app: 
     assert int(second["lease"]["fence"]) > int(first["lease"]["fence"])
     assert await finish(http, first) == "lost"
     assert (await app.jobs.show(job_id)).attempts[0].outcome == "rescued"
+    assert [(rescue.worker_id, len(rescue.jobs)) for rescue in rescues] == [("silent", 1)]
 
 
 async def test_the_jobs_of_a_client_that_went_away_are_not_leased(server, app: App, monkeypatch: pytest.MonkeyPatch):

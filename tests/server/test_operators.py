@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from tests.server.conftest import claim_one, client_of
 from tests.server.test_jobs import enqueue, finish
 
 from holdfast import App
+from holdfast.errors import StoreUnavailable
 from holdfast.server import asgi
 
 
@@ -34,6 +36,15 @@ async def test_the_backlog_counts_what_waits_and_runs(http):
 
     assert (found["ready"], found["running"], found["workers_wanted"]) == (4, 1, 3)
     assert (unknown["ready"], unknown["workers_wanted"]) == (0, 0)
+
+
+async def test_an_unknown_backlog_is_no_mistake_of_the_caller(sqlite_app: App, monkeypatch: pytest.MonkeyPatch):
+    async def broken(**_: object) -> None:
+        raise StoreUnavailable("the disk is gone")
+
+    monkeypatch.setattr(sqlite_app.queues, "list", broken)
+    async with client_of(asgi(sqlite_app)) as http:
+        assert (await http.get("/v1/queues/orders/backlog")).status_code == 503
 
 
 async def test_a_schedule_is_shown_paused_and_run(http, app: App):

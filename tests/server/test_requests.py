@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.server.conftest import client_of
 from holdfast import App
 from holdfast.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
 from holdfast.server import asgi
+from holdfast.server.api import bodies, operation
 from holdfast.server.problems import MEDIA_TYPE, problem_of
 from holdfast.server.security_headers import HEADERS
 from holdfast.server.state import ServerSettings, ServerState
@@ -68,6 +70,21 @@ async def test_a_body_over_the_limit_is_refused_before_it_is_parsed(sqlite_app: 
     assert (response.status_code, response.json()["title"]) == (413, "Body too large")
 
 
+@pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded"])
+async def test_a_sender_that_is_too_slow_is_answered(http, kind: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bodies, "_TIME", 0.05)
+
+    async def trickle():
+        yield b" "
+        await asyncio.sleep(5)
+        yield b" "
+
+    path = "/v1/jobs" if kind == "application/json" else "/queues"
+    response = await http.post(path, content=trickle(), headers={"content-type": kind})
+
+    assert (response.status_code, response.json()["title"]) == (408, "Request timeout")
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -80,6 +97,7 @@ async def test_a_body_over_the_limit_is_refused_before_it_is_parsed(sqlite_app: 
         "/v1/jobs?state=ready&cursor=x",
         "/v1/jobs/01a1ef92-8066-7469-9b72-a54f80d6a0db/wait?wait_seconds=31",
         "/v1/audit?before=x",
+        "/v1/queues/orders/backlog?jobs_per_worker=null",
     ],
 )
 async def test_a_wrong_query_is_refused(http, path: str):
@@ -112,6 +130,33 @@ async def test_what_is_not_there_is_a_problem_too(http, method: str, path: str, 
 
     assert (response.status_code, response.headers["content-type"]) == (status, MEDIA_TYPE)
     assert set(response.json()) >= {"type", "title", "status", "detail"}
+
+
+@pytest.mark.parametrize("path", ["/v1/queues", "/queues"])
+async def test_a_store_that_takes_too_long_is_answered_for(sqlite_app: App, path: str, monkeypatch: pytest.MonkeyPatch):
+    async def never(**_: object) -> None:
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(sqlite_app.queues, "list", never)
+    monkeypatch.setattr(operation, "TIME_LIMIT", 0.05)
+    async with client_of(asgi(sqlite_app)) as http:
+        assert (await http.get(path)).status_code == 503
+
+
+async def test_the_refusal_of_a_method_names_all_that_there_are(http):
+    for path, methods in [("/v1/jobs", {"GET", "HEAD", "POST"}), ("/v1/jobs/batch", {"POST"})]:
+        response = await http.options(path)
+        assert (response.status_code, set(response.headers["allow"].split(", "))) == (405, methods)
+    assert (await http.get("/v1/jobs/batch")).status_code == 405
+    assert (await http.head("/v1/queues")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("key", "status"), [("order 7", 201), ("x" * 255, 201), ("x" * 256, 400), ("", 400), ("é", 400)]
+)
+async def test_an_idempotency_key_is_of_ascii(http, key: str, status: int):
+    headers = {"content-type": "application/json", "idempotency-key": key.encode()}
+    assert (await http.post("/v1/jobs", content=JOB, headers=headers)).status_code == status
 
 
 async def test_every_answer_carries_the_security_headers(http):

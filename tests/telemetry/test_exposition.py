@@ -110,7 +110,7 @@ async def test_without_the_store_the_metrics_still_come_and_say_so(app: App, mon
 
     assert samples.value("holdfast_store_up") == 0
     assert "holdfast_queue_jobs" not in samples.names()
-    with pytest.raises(ConfigError, match="connection refused"):
+    with pytest.raises(StoreUnavailable, match="connection refused"):
         await backlog(app, "orders")
 
 

@@ -63,6 +63,16 @@ async def test_a_job_that_was_there_already_is_not_counted_as_enqueued(app: App,
     assert samples_of(registry).value("holdfast_jobs_enqueued_total", **ORDERS) == 1
 
 
+async def test_an_app_that_is_measured_twice_counts_once(app: App, registry: CollectorRegistry):
+    @app.task(queue="orders")
+    async def charge() -> None: ...
+
+    measure(app, registry)
+    await charge.enqueue()
+
+    assert samples_of(registry).value("holdfast_jobs_enqueued_total", **ORDERS) == 1
+
+
 async def test_running_jobs_slots_and_extensions_are_reported(app: App, registry: CollectorRegistry):
     begun, go_on = asyncio.Event(), asyncio.Event()
 

@@ -6,6 +6,7 @@ changes in between is judged again in its batch, under its lock. If a change is 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -29,6 +30,8 @@ BATCH = 200  # jobs in one transaction: it locks their rows
 _PAGE = 500
 _ID_BYTES = 16
 _REASON_LIMIT = 2048
+_SHAPE_LIMIT = 200
+_NUMBER = re.compile(r"[0-9a-f-]*\d[0-9a-f-]*")  # also a UUID
 NO_AGE = timedelta(0)
 WAITING = (JobState.SCHEDULED, JobState.BLOCKED, JobState.READY)
 FINISHED = tuple(sorted(FINAL_STATES))
@@ -42,6 +45,11 @@ def check_reason(reason: object) -> str:
     return clean(reason or "cancelled by an operator", _REASON_LIMIT)
 
 
+def error_shape(reason: str | None) -> str:
+    """Return an error without its numbers and ids, by which errors are grouped."""
+    return _NUMBER.sub("0", reason or "")[:_SHAPE_LIMIT]
+
+
 class Retrial(StrEnum):
     """The answer to a retry of one job of many."""
 
@@ -51,12 +59,20 @@ class Retrial(StrEnum):
 
 
 class JobSelection(msgspec.Struct, frozen=True):
-    """Jobs in one state, optionally of one queue and one task, and for finished ones of some age."""
+    """Jobs in one state, optionally of one queue and one task, and for finished ones of some age.
+
+    `error`: only those whose last error has this shape (`error_shape`).
+    """
 
     state: JobState
     queue: str | None = None
     task: str | None = None
     older_than: timedelta = NO_AGE
+    error: str | None = None
+
+    def has_error(self, reason: str | None) -> bool:
+        """Whether the error of a job is one of those that are selected."""
+        return self.error is None or error_shape(reason) == self.error
 
     async def ids(self, app: App, limit: int | None = None) -> SelectedIds:
         """Return the ids, at most `limit`."""
@@ -69,7 +85,8 @@ class JobSelection(msgspec.Struct, frozen=True):
             for job in page.jobs:
                 if limit is not None and len(found) >= limit:
                     return found
-                if not self.older_than or (job.finished_at is not None and to_micros(job.finished_at) <= latest):
+                is_old = job.finished_at is not None and to_micros(job.finished_at) <= latest
+                if (is_old or not self.older_than) and self.has_error(job.reason):
                     found.add(job.id)
             if page.cursor is None:
                 return found

@@ -103,7 +103,7 @@ class KeptOperation(msgspec.Struct, frozen=True):
 
     def includes(self, job: JobView) -> bool:
         """Whether a listed job belongs to the operation."""
-        return is_within(job, self.ended_by)
+        return is_within(job, self.ended_by) and self.selection.has_error(job.reason)
 
     def held_by(self, holder: str) -> KeptOperation:
         """Return the operation while a process carries out a chunk."""
@@ -177,6 +177,7 @@ def check_action(action: object, selection: JobSelection) -> tuple[OperationActi
     checked = check_selection(
         selection.state, _ALLOWED[known], selection.queue, selection.task, older_than=selection.older_than
     )
+    checked = msgspec.structs.replace(checked, error=selection.error)
     if checked.older_than and known is not OperationAction.DELETE:
         raise ConfigError(f"older_than selects jobs to delete: leave it out to {known} jobs")
     return known, checked

@@ -226,7 +226,7 @@ class Operations:
             page = await self._app.jobs.list(
                 selection.state, queue=selection.queue, task=selection.task, cursor=cursor, limit=_PAGE
             )
-            count += sum(is_within(job, ended_by) for job in page.jobs)
+            count += sum(is_within(job, ended_by) and selection.has_error(job.reason) for job in page.jobs)
             looked_at += len(page.jobs)
             cursor = page.cursor
             if cursor is None:

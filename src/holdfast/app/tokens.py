@@ -12,13 +12,14 @@ import hmac
 import re
 import secrets
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast.app.sync import Blocking, Sync
 from holdfast.errors import ConfigError, OutcomeUnknown
+from holdfast.model.duration import to_span
 from holdfast.model.names import check_name
 from holdfast.model.scopes import Scope, ScopeKind, allows, parse_scope, parse_scopes
 from holdfast.store.records import StoredRecord
@@ -40,6 +41,8 @@ class TokenView(msgspec.Struct, frozen=True):
     id: str
     scopes: tuple[Scope, ...]
     created_at: datetime
+    expires_at: datetime | None = None
+    """None: it is valid until it is revoked."""
 
     def allows(self, kind: ScopeKind, queue: str | None = None) -> bool:
         """Whether its bearer may do this; `work` is asked for one queue."""
@@ -52,6 +55,7 @@ class _KeptToken(msgspec.Struct, frozen=True):
     name: str
     sha256: str
     scopes: list[str]
+    lasts_s: float | None = None
 
 
 _decode = msgspec.json.Decoder(_KeptToken).decode
@@ -68,15 +72,17 @@ class Tokens:
         """The same with blocking calls."""
         return SyncTokens(self, self._app.portal)
 
-    async def create(self, name: str, scopes: Iterable[str]) -> str:
+    async def create(self, name: str, scopes: Iterable[str], *, lasts: float | timedelta | None = None) -> str:
         """Create a token and return its text, which cannot be shown again.
 
-        The scopes are `enqueue`, `work:<queue>` or `work:*`, `read`, `operate` and `admin`. Raises `ConfigError` for
-        any other, and if there is a token of this name.
+        After `lasts` (seconds, or a timedelta) by the store's clock it is refused. The scopes are `enqueue`,
+        `work:<queue>` or `work:*`, `read`, `operate` and `admin`. Raises `ConfigError` for any other, and if there is a
+        token of this name.
         """
         token_id = _id_of(check_name("token", name))
         secret = secrets.token_hex(_SECRET_BYTES)
-        kept = _KeptToken(name, _hash_of(secret), [str(scope) for scope in parse_scopes(scopes)])
+        span = None if lasts is None else to_span(lasts, "lasts").total_seconds()
+        kept = _KeptToken(name, _hash_of(secret), [str(scope) for scope in parse_scopes(scopes)], span)
         content = msgspec.json.encode(kept).decode()
         records = (await self._app.opened()).records
         try:
@@ -89,14 +95,21 @@ class Tokens:
         return f"holdfast_{token_id}_{secret}"
 
     async def verify(self, text: str) -> TokenView | None:
-        """Return the token of this text; None if it is not a token, or was revoked. Costs one read at most."""
+        """Return the token of this text; None if it is not a token, has expired, or was revoked.
+
+        Costs one read at most.
+        """
         parts = _TEXT.fullmatch(text)
         if parts is None:
             return None
         found = await (await self._app.opened(install=False)).records.get(KIND, parts[1])
-        if found is None or not hmac.compare_digest(_decode(found.content).sha256, _hash_of(parts[2])):
+        if found is None:
             return None
-        return _view(found)
+        kept = _decode(found.content)
+        if not hmac.compare_digest(kept.sha256, _hash_of(parts[2])):
+            return None
+        has_expired = kept.lasts_s is not None and found.age >= timedelta(seconds=kept.lasts_s)
+        return None if has_expired else _view(found)
 
     async def list(self) -> Sequence[TokenView]:
         """List all tokens by name, without their secrets."""
@@ -134,7 +147,8 @@ def _hash_of(secret: str) -> str:
 
 def _view(record: StoredRecord) -> TokenView:
     kept = _decode(record.content)
-    return TokenView(kept.name, record.name, _known(kept.scopes), record.touched_at)
+    expires_at = None if kept.lasts_s is None else record.touched_at + timedelta(seconds=kept.lasts_s)
+    return TokenView(kept.name, record.name, _known(kept.scopes), record.touched_at, expires_at)
 
 
 def _known(texts: Sequence[str]) -> tuple[Scope, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -20,7 +21,12 @@ if TYPE_CHECKING:
     from holdfast.app.tokens import TokenView
 
 _PORT = 8484
-_COLUMNS = (Column("token", shrinks=True), Column("scopes", shrinks=True), Column("created", right=True))
+_COLUMNS = (
+    Column("token", shrinks=True),
+    Column("scopes", shrinks=True),
+    Column("created", right=True),
+    Column("expires", right=True),
+)
 
 
 @click.group(cls=Noun)
@@ -101,17 +107,18 @@ def token() -> None:
     metavar="SCOPE",
     help="enqueue, work:QUEUE, work:*, read, operate or admin; may be repeated.",
 )
+@click.option("--days", type=click.FloatRange(0, min_open=True), help="After how many days it expires.")
 @store_options
-def create(target: StoreTarget, *, name: str, scopes: Sequence[str]) -> None:
+def create(target: StoreTarget, *, name: str, scopes: Sequence[str], days: float | None) -> None:
     """Create a token and print its text, which is not stored and cannot be shown again.
 
     \b
-    holdfast server token create grafana --scope read
+    holdfast server token create grafana --scope read --days 90
     holdfast server token create resizer --scope work:images --scope enqueue
     """  # noqa: D301
 
     async def make(app: App) -> str:
-        return await app.tokens.create(name, scopes)
+        return await app.tokens.create(name, scopes, lasts=None if days is None else timedelta(days=days))
 
     click.echo(target.run(make, creates=True))
 
@@ -128,14 +135,22 @@ def list_tokens(target: StoreTarget, *, as_json: bool) -> None:
     found = target.run(look)
     if as_json:
         tokens = [
-            {"name": view.name, "scopes": [str(scope) for scope in view.scopes], "created_at": view.created_at}
+            {
+                "name": view.name,
+                "scopes": [str(scope) for scope in view.scopes],
+                "created_at": view.created_at,
+                "expires_at": view.expires_at,
+            }
             for view in found
         ]
         show_json({"tokens": tokens})
     elif not found:
         click.echo("No tokens.", err=True)
     else:
-        show_table(_COLUMNS, [(view.name, ", ".join(map(str, view.scopes)), view.created_at) for view in found])
+        show_table(
+            _COLUMNS,
+            [(view.name, ", ".join(map(str, view.scopes)), view.created_at, view.expires_at) for view in found],
+        )
 
 
 @token.command()

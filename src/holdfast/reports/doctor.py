@@ -14,7 +14,7 @@ from holdfast.reports.doctor_redis import examine_redis
 from holdfast.reports.doctor_server import examine_server
 from holdfast.reports.doctor_streams import examine_streams
 from holdfast.reports.finding import Finding, FindingLevel, fine, some
-from holdfast.reports.states import is_silent
+from holdfast.reports.states import is_silent, worker_state
 from holdfast.reports.times import span
 from holdfast.store.schedules import ScheduleView
 from holdfast.store.values import LeaseView, QueueView, TaskView, WaitingTask, WorkerView
@@ -214,7 +214,7 @@ def _expired(leases: Sequence[LeaseView]) -> Finding:
 
 
 def _silent(workers: Sequence[WorkerView], live: Sequence[WorkerView]) -> Finding:
-    silent = [worker.heartbeat.worker_id for worker in workers if is_silent(worker)]
+    silent = [worker.heartbeat.worker_id for worker in workers if worker_state(worker) == "silent"]
     if silent:
         text = f"{len(live)} live, {len(silent)} silent for more than their lease: {some(silent)}"
         return Finding("workers", FindingLevel.WARN, text, "They have died or cannot reach the store.")

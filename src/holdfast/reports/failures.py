@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
 
+from holdfast.app.bulk import error_shape
 from holdfast.store.values import JobView
-
-_NUMBER = re.compile(r"[0-9a-f-]*\d[0-9a-f-]*")  # also a UUID
 
 
 class FailureGroup(msgspec.Struct, frozen=True):
@@ -24,12 +22,12 @@ class FailureGroup(msgspec.Struct, frozen=True):
     @property
     def key(self) -> tuple[str, str]:
         """What its jobs have in common."""
-        return self.task, _NUMBER.sub("0", self.error)
+        return self.task, error_shape(self.error)
 
 
 def error_key(job: JobView) -> tuple[str, str]:
     """Return the task of a failed job, and its error without numbers and ids."""
-    return job.task, _NUMBER.sub("0", job.reason or "")
+    return job.task, error_shape(job.reason)
 
 
 def failure_groups(failed: Sequence[JobView]) -> list[FailureGroup]:

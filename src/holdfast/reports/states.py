@@ -34,9 +34,14 @@ def is_silent(view: WorkerView | NodeView) -> bool:
     return view.silent > (view.ttl if isinstance(view, NodeView) else view.heartbeat.lease)
 
 
-def worker_state(view: WorkerView) -> Literal["live", "silent"]:
-    """Return live or silent."""
-    return "silent" if is_silent(view) else "live"
+def worker_state(view: WorkerView) -> Literal["live", "silent", "stopped"]:
+    """Return live, silent or stopped.
+
+    A worker over HTTP, which has no process id, does not say when it stops: without a lease it has lost nothing.
+    """
+    if not is_silent(view):
+        return "live"
+    return "silent" if view.heartbeat.pid or view.running else "stopped"
 
 
 def node_state(view: NodeView) -> Literal["live", "draining", "silent"]:

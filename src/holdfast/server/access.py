@@ -31,7 +31,8 @@ from holdfast.server.problems import Problem
 from holdfast.server.state import state_of
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+_FORWARDED: Final = ("forwarded", "x-forwarded-", "x-real-ip", "via")
+"""How the names of headers begin that proxies add."""
 
 
 class Role(IntEnum):
@@ -182,7 +183,8 @@ def is_local(request: HTTPConnection) -> bool:
     """Whether a request comes from this machine, is meant for it, and was not forwarded."""
     peer = None if request.client is None else request.client.host
     named = urlsplit(f"//{request.headers.get('host', '')}").hostname
-    return is_loopback(peer) and is_loopback(named) and not any(name in request.headers for name in _FORWARDED)
+    is_forwarded = any(name.startswith(_FORWARDED) for name in request.headers)
+    return is_loopback(peer) and is_loopback(named) and not is_forwarded
 
 
 def check_origin(request: Request) -> None:

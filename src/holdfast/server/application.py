@@ -52,7 +52,6 @@ def asgi(
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
         await state.opened()
-        state.operating.begin()
         try:
             yield
         finally:

@@ -7,7 +7,7 @@
 ```
 
 Claims for the same queues and tasks take turns. If one finds nothing, the others of its group do not ask again in this
-round: a thousand that wait cost the store as much as one.
+round: a thousand that wait cost the store as much as one. The more groups there are, the less often each asks.
 
 The maintenance also does for workers over HTTP what a worker in Python does for itself: it promotes due jobs, rescues
 expired leases and prunes. It runs from the first claim to the end of the server.
@@ -27,7 +27,8 @@ from holdfast.app.claim import claim_or_release
 from holdfast.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from holdfast.model.job import LeasedJob
 from holdfast.runtime.reachability import Access
-from holdfast.store.values import ClaimRequest
+from holdfast.store.values import ClaimRequest, WorkerHeartbeat
+from holdfast.worker.dead_workers import DeadWorkers
 
 if TYPE_CHECKING:
     from holdfast.server.state import ServerState
@@ -38,16 +39,23 @@ _POLL: Final = 0.5  # seconds
 _GAP: Final = 2.0  # seconds: see `runtime.reachability`; a quarter of a lease of eight seconds
 _SOONEST: Final = 0.01
 _REST: Final = 0.02  # seconds between rounds: each commit of another process may notify
+_EACH: Final = 0.0025
+"""Seconds between two questions of a waiting group, times the number of groups: all together ask the store at most 400
+times per second, and of a thousand groups each every 2.5 s."""
 _LIMIT: Final = 1000  # jobs promoted, rescued or pruned in one call
 _PRUNE_EVERY: Final = 60.0
 
 
 class ClaimGroup:
-    """Claims for the same queues and tasks; `empty_in` is the last round in which nothing was found for them."""
+    """Claims for the same queues and tasks.
+
+    `empty_in` is the last round in which nothing was found for them; from `due` on those that wait may ask again.
+    """
 
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
         self.empty_in = -1
+        self.due = 0.0
         self.size = 0
 
 
@@ -64,20 +72,27 @@ class WaitingClaims:
         self._access = Access(gap=_GAP)
         self._pruned_at = time.monotonic()
         self._is_stopping = False
+        self._dead = DeadWorkers(lambda: state.app.backend.insight, lambda: state.app.hooks)
 
-    async def claim(self, request: ClaimRequest, *, wait: float, has_own_id: bool) -> list[LeasedJob]:
-        """Claim jobs; wait at most so many seconds for the first."""
+    async def claim(
+        self, request: ClaimRequest, *, wait: float, worker: WorkerHeartbeat | None = None
+    ) -> list[LeasedJob]:
+        """Claim jobs; wait at most so many seconds for the first.
+
+        `worker`: what is known of the worker, if it has named itself; otherwise no other claim has its id.
+        """
         backend = await self._state.opened()
         self._keep_up(backend)
         if not wait:
+            await self._heard_of(worker)
             await backend.jobs.promote(_LIMIT)
-            return await claim_or_release(backend.jobs, request, has_own_id=has_own_id)
+            return await claim_or_release(backend.jobs, request, has_own_id=worker is None)
         kind = (request.queues, request.tasks)
         group = self._groups.setdefault(kind, ClaimGroup())
         group.size += 1
         try:
             async with asyncio.timeout(wait):
-                return await self._claim_in_turn(group, request, has_own_id=has_own_id)
+                return await self._claim_in_turn(group, request, worker)
         except TimeoutError:
             return []
         finally:
@@ -85,16 +100,26 @@ class WaitingClaims:
             if not group.size:
                 del self._groups[kind]
 
-    async def _claim_in_turn(self, group: ClaimGroup, request: ClaimRequest, *, has_own_id: bool) -> list[LeasedJob]:
+    async def _heard_of(self, worker: WorkerHeartbeat | None) -> None:
+        if worker is not None:
+            await self._state.extending.heard_of(worker)
+
+    async def _claim_in_turn(
+        self, group: ClaimGroup, request: ClaimRequest, worker: WorkerHeartbeat | None
+    ) -> list[LeasedJob]:
         store = self._state.app.backend.jobs
+        is_new = True
         while not self._is_stopping:
+            await self._heard_of(worker)
             begun, now = self._begun, self._round
             async with group.turn:
-                if group.empty_in < now:
-                    jobs = await claim_or_release(store, request, has_own_id=has_own_id)
+                if group.empty_in < now and (is_new or time.monotonic() >= group.due):
+                    jobs = await claim_or_release(store, request, has_own_id=worker is None)
                     if jobs:
                         return jobs
                     group.empty_in = now
+                    group.due = time.monotonic() + _EACH * len(self._groups)
+            is_new = False
             await begun.wait()
         return []
 
@@ -144,6 +169,8 @@ class WaitingClaims:
             self._access.succeeded(time.monotonic())
             for job in rescued:
                 _logger.warning("job %s is %s again: the lease of %s expired", job.job_id, job.state, job.worker_id)
+            self._dead.rescued(rescued)
+            await self._dead.report_rescues()
             if time.monotonic() - self._pruned_at > _PRUNE_EVERY:
                 self._pruned_at = time.monotonic()
                 await backend.jobs.prune(self._state.app.retention, _LIMIT)

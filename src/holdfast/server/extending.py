@@ -1,23 +1,33 @@
-"""Extend leases, many at once: through the store's blocking connection for that, in one thread of the server."""
+"""Extend leases, many at once, and send heartbeats of workers over HTTP.
+
+Both go through the store's blocking connection for that, in one thread of the server.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from holdfast.concurrency.store_threads import store_thread_name
 from holdfast.errors import StoreError
 from holdfast.model.job import Lease
 from holdfast.store.jobs import Extender
-from holdfast.store.values import Extension
+from holdfast.store.values import Extension, WorkerHeartbeat
 
 if TYPE_CHECKING:
     from holdfast.server.state import ServerState
 
 T = TypeVar("T")
+_logger = logging.getLogger("holdfast.server")
+_MOST_WORKERS: Final = 10_000
+_OFTEN: Final = 4
+"""Heartbeats per lease; a worker whose last one is older than its lease is shown as silent."""
+_RAREST: Final = 1.0  # second
 
 
 class Extending:
@@ -27,10 +37,30 @@ class Extending:
         self._state = state
         self._thread: ThreadPoolExecutor | None = None
         self._extender: Extender | None = None
+        self._workers: dict[str, tuple[WorkerHeartbeat, float]] = {}  # with when the next heartbeat is due
 
     async def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:
         """Extend leases to `duration` from now."""
         return await self._run(lambda extender: extender.extend(leases, duration))
+
+    async def heard_of(self, worker: WorkerHeartbeat) -> None:
+        """Send the heartbeat of a worker whose request has come, unless one was sent a moment ago."""
+        now = time.monotonic()
+        if now < self._workers.get(worker.worker_id, (worker, 0.0))[1]:
+            return
+        if len(self._workers) >= _MOST_WORKERS:
+            self._workers = {name: each for name, each in self._workers.items() if each[1] > now}
+        self._workers[worker.worker_id] = worker, now + max(worker.lease.total_seconds() / _OFTEN, _RAREST)
+        try:
+            await self._run(lambda extender: extender.heartbeat(worker))
+        except StoreError as error:  # the request itself matters more
+            _logger.warning("could not send the heartbeat of worker %s: %s", worker.worker_id, error)
+
+    async def heard_again(self, worker_id: str) -> None:
+        """Send the heartbeat of a worker that has claimed from this server before."""
+        known = self._workers.get(worker_id)
+        if known is not None:
+            await self.heard_of(known[0])
 
     async def _run(self, work: Callable[[Extender], T]) -> T:
         backend = await self._state.opened()

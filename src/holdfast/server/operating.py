@@ -42,7 +42,8 @@ class Operating:
         while True:
             self._woken.clear()
             try:
-                await self._app.operations.run_pending()
+                if self._app.is_open:  # its owner may have closed it, and no lifespan event says so
+                    await self._app.operations.run_pending()
             except HoldfastError as error:
                 _logger.warning("bulk operations wait: %s", error)
             with suppress(TimeoutError):

@@ -13,6 +13,7 @@ from holdfast.errors import ConfigError
 from holdfast.server.access import is_loopback
 from holdfast.server.application import asgi
 from holdfast.server.state import ServerState
+from holdfast.telemetry import measure
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
@@ -62,6 +63,7 @@ async def _serve(
     read_only: bool,
     requires_token: bool,
 ) -> None:
+    measure(app)
     application = asgi(app, prefix=prefix, read_only=read_only, requires_token=requires_token)
     state: ServerState = application.state.holdfast
     try:

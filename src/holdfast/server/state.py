@@ -60,14 +60,18 @@ class ServerState:
         self.operating = Operating(app)
         self._opening = asyncio.Lock()
         self._opened_here = False
+        self._has_begun = False
 
     async def opened(self) -> Backend:
-        """Return the open store; it is opened, and installed if it is empty, by the first call."""
+        """Return the open store; the first call opens it, installs it if it is empty, and begins background work."""
         if not self.app.is_open:
             async with self._opening:
                 if not self.app.is_open:
                     await self.app.opened()
                     self._opened_here = True
+        if not (self._has_begun or self.settings.read_only):
+            self._has_begun = True
+            self.operating.begin()
         return self.app.backend
 
     async def close(self) -> None:
@@ -75,6 +79,7 @@ class ServerState:
         await self.claims.close()
         await self.extending.close()
         await self.operating.close()
+        self._has_begun = False
         if self._opened_here:
             self._opened_here = False
             await self.app.close()

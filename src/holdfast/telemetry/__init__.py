@@ -25,14 +25,14 @@ T = TypeVar("T")
 def measure(app: App, registry: CollectorRegistry | None = None) -> None:
     """Count what this process does with the jobs of an app, in a registry of prometheus-client, by default the global.
 
-    Call it once, at the top of the program: workers that have started are not measured. Needs `holdfast[metrics]`.
+    Call it at the top of the program: workers that have started are not measured. Needs `holdfast[metrics]`.
     """
 
     def observe() -> None:
         from holdfast.telemetry.families import families_of
-        from holdfast.telemetry.job_metrics import JobMetrics
+        from holdfast.telemetry.job_metrics import metrics_of
 
-        JobMetrics(families_of(registry)).observe(app.hooks)
+        metrics_of(families_of(registry)).observe(app.hooks)
 
     _imported("metrics", observe)
 

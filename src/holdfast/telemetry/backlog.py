@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from holdfast.app.app import App
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, StoreUnavailable
 from holdfast.model.names import check_name
 from holdfast.telemetry.store_figures import StoreFigures, figures_of
 
@@ -33,13 +33,13 @@ async def backlog(app: App, queue: str, *, jobs_per_worker: int | None = None) -
     """Return the backlog of a queue; an unknown queue has none.
 
     `jobs_per_worker` is how many jobs one worker is to have; by default as many as its live workers run at once, on
-    average. The figures are at most five seconds old. Raises `ConfigError` if the store cannot be read.
+    average. The figures are at most five seconds old. Raises `StoreUnavailable` if the store cannot be read.
     """
     if jobs_per_worker is not None and jobs_per_worker < 1:
         raise ConfigError(f"jobs_per_worker={jobs_per_worker} is too small: pass at least 1")
     figures = await figures_of(app)
     if figures.error is not None:
-        raise ConfigError(f"the backlog is unknown: {figures.error}")
+        raise StoreUnavailable(f"the backlog is unknown: {figures.error}")
     return backlog_of(figures, check_name("queue", queue), jobs_per_worker)
 
 

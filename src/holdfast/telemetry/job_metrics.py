@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -118,6 +119,16 @@ class JobMetrics:
             queues = served(report.queues)
             self._families.slots.labels(queues).set(report.slots)
             self._families.buffered.labels(queues).set(report.buffered)
+
+
+_made: WeakKeyDictionary[JobFamilies, JobMetrics] = WeakKeyDictionary()
+
+
+def metrics_of(families: JobFamilies) -> JobMetrics:
+    """Return the observers that feed these metrics: always the same, so that an app measured twice counts once."""
+    if families not in _made:
+        _made[families] = JobMetrics(families)
+    return _made[families]
 
 
 def served(queues: Sequence[str] | None) -> str:

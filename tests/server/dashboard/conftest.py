@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ import httpx
 import pytest
 
 from holdfast import App
-from holdfast.backends.sqlite import execute
 from holdfast.server import asgi
 
 RELAXED = "synchronous=normal"  # no test here crashes the machine
@@ -55,27 +54,7 @@ class Site:
 
 
 @pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
+async def site(tmp_path: Path, statements: object) -> AsyncIterator[Site]:
     site = Site(f"sqlite:///{tmp_path / 'shop.db'}?{RELAXED}")
     async with site.app, site.client:
         yield site
-
-
-@pytest.fixture
-def statements(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """Record the names of the statements from here on; the call returns those since the last call."""
-    asked: list[str] = []
-    ask = execute._rows
-
-    def recorded(tx: Any, each: Any) -> Any:
-        asked.append(each.statement)
-        return ask(tx, each)
-
-    monkeypatch.setattr(execute, "_rows", recorded)
-
-    def since() -> list[str]:
-        found = list(asked)
-        asked.clear()
-        return found
-
-    return since

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import re
 
 import pytest
@@ -175,6 +176,26 @@ async def test_all_that_match_are_retried_through_a_preview(site):
     assert [view.ready for view in await site.app.queues.list()] == [120]
     assert "120 retried" in await site.get("/operations")
     assert await audit_of(site) == [("authorize", "jobs.retry", "state:failed queue:mails")]
+
+
+async def test_one_group_of_errors_is_retried_and_no_other_job_of_its_task(site):
+    await site.send.enqueue_many([{"to": "x"}] * 6)
+    for place, job in enumerate(await site.app.claim("mails", 6, lease=60)):
+        await job.fail(ValueError(f"no mailbox {place}" if place < 4 else f"no connection, attempt {place}"))
+    text = await site.get("/errors")
+    (preview,) = [path for path in re.findall(r'href="(/preview[^"]+)"', text) if "mailbox" in path]
+    jobs = await site.get(preview.replace("&amp;", "&").replace("/preview", "/jobs"))
+    assert jobs.count("<tr data-key") == 4
+
+    asked = await site.get(preview.replace("&amp;", "&"))
+    assert "Retry 4 failed jobs" in asked
+    fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', asked[asked.index('action="/preview"') :]))
+    await site.post("/preview", **{name: html.unescape(value) for name, value in fields.items()})
+
+    async with asyncio.timeout(20):
+        while (await site.app.operations.list())[0].state != "done":  # noqa: ASYNC110 - the server gives no sign
+            await asyncio.sleep(0.01)
+    assert [(view.ready, view.failed) for view in await site.app.queues.list()] == [(4, 2)]
 
 
 async def test_selected_jobs_are_changed_and_those_that_changed_meanwhile_are_left_alone(site):

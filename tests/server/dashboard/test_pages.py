@@ -6,6 +6,8 @@ import asyncio
 import re
 from datetime import timedelta
 from html.parser import HTMLParser
+from itertools import product
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -15,7 +17,9 @@ from starlette.routing import Mount
 from holdfast import App, Event
 from holdfast.server import asgi
 from holdfast.server.dashboard.assets import asset_path, assets
+from holdfast.server.dashboard.live import parts_of
 from holdfast.server.dashboard.pages import PAGES
+from holdfast.store.values import WorkerHeartbeat
 
 PATHS = [page.path for page in PAGES if "{" not in page.path and page.path != "/consumer"]
 MOST_BYTES = 100_000
@@ -71,8 +75,49 @@ async def test_a_page_is_small_complete_and_cheap(site, statements, path):
     assert all("scope" in header for header in outline.of("th"))
 
 
+async def test_a_page_stays_small_however_many_queues_workers_leases_and_errors_there_are(site):
+    names = ["".join(letters) for letters in product("abcdefgh", repeat=3)]
+    await site.send.enqueue_many([{"to": name} for name in names])
+    for job in await site.app.claim("mails", 300, lease=600):
+        await job.fail(ValueError(f"no mailbox {names.pop()}"))
+    await site.app.claim("mails", 200, lease=600)
+    heartbeats = [
+        WorkerHeartbeat(
+            worker_id=f"worker-{name}.12345.abcdef0123456789", host=f"host-{name}", pid=1, queues=("mails",),
+            concurrency=10, lease=timedelta(seconds=30), running=0, tasks=("send",),
+        )
+        for name in names[:150]
+    ]  # fmt: skip
+    extender = site.app.backend.extender()
+    await asyncio.to_thread(lambda: [extender.heartbeat(each) for each in heartbeats])
+    extender.close()
+    for name in names[:150]:
+        await site.send.options(queue=f"queue-of-{name}").enqueue("x")
+        await site.app.schedules.add(f"schedule-of-{name}", "send", "30 2 * * *", kwargs={"to": "x"})
+    files = sum(len(asset.content) for asset in assets().values())
+
+    sizes = {path: files + len((await site.get(path)).encode()) for path in (*PATHS, "/jobs?state=failed")}
+
+    assert {path: size for path, size in sizes.items() if size > MOST_BYTES} == {}
+    seen: list[str] = []
+    following: str | None = "/queues"
+    while following is not None:
+        text = await site.get(following.replace("&amp;", "&"))
+        seen += re.findall(r'<tr data-key="([^"]+)"', text)
+        found = re.search(r'rel="next" href="([^"]+)"', text)
+        following = None if found is None else found[1]
+    assert len(seen) == len(set(seen)) == 151
+
+
+@pytest.mark.parametrize("first", ["-1", "x", "99999", "9" * 5000, "\u0663"])
+async def test_a_slice_that_does_not_exist_is_the_first(site, first):
+    await site.send.enqueue("x")
+    assert "mails" in await site.get(f"/queues?from={first}")
+
+
 async def test_the_number_of_statements_does_not_depend_on_the_number_of_jobs(site, statements):
     counts: list[list[tuple[str, int]]] = []
+    await site.get("/")  # opens what is opened once
     for number in (1, 400):
         await site.send.enqueue_many([{"to": f"user-{each}"} for each in range(number)])
         await site.app.drain("mails", 100)
@@ -104,6 +149,61 @@ async def test_an_error_is_shown_as_text(site):
         assert "<b>broken</b>" not in text
 
 
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '" onmouseover=alert(1) x="',
+    "' autofocus onfocus=alert(1) '",
+    "javascript:alert(1)",
+    "<svg onload=alert(1)>",
+    "</textarea></pre><img src=x onerror=alert(1)>",
+    "{{ 7 * 7 }}{% print(7) %}",
+    "<!--/live jobs--><!--live head--><iframe>",
+    "\u202e\u2066reversed",
+    "\x1b[31mred\x1b[0m",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+async def test_stored_text_and_queries_stay_text(site, text):
+    site.role = "admin"
+    failing = await site.send.options(order_key=text, limit_key=None, unique_key=text).enqueue(text)
+    claimed = await site.app.claim("mails", worker_id="hostile", lease=60)
+    await claimed[0].fail(ValueError(text))
+    asked = await site.send.options(delay=600).enqueue(text)
+    await site.app.jobs.cancel(asked.id, text)
+    await site.app.append("companies", stream="s", name="renamed", payload=text)
+    quoted = quote(text)
+    pages = [
+        *PATHS,
+        f"/jobs/{failing.id}?reveal=yes",
+        f"/jobs/{asked.id}?reveal=yes",
+        "/jobs?state=failed",
+        "/jobs?state=cancelled",
+        "/preview?verb=cancel&of=all&state=ready",
+        *(f"/jobs?{name}={quoted}" for name in ("q", "state", "queue", "task", "cursor")),
+        f"/jobs/{quoted.replace('/', '')}",
+        f"/?window={quoted}",
+        f"/consumer?name={quoted}",
+        f"/operations?before={quoted}",
+        f"/audit?before={quoted}",
+        f"/preview?verb={quoted}&of={quoted}&state={quoted}&id={quoted}",
+    ]
+    site.client.cookies.set("holdfast_notice", quote(f"ok {text}"))
+
+    for page in pages:
+        shown = (await site.client.get(page)).text
+        outline = Outline(shown)
+        assert not {"iframe", "img", "textarea", "object", "embed"} & {tag for tag, _ in outline.elements}, page
+        assert all(each.get("src") == asset_path("dashboard.js") for each in outline.of("script")), page
+        for tag, attributes in outline.elements:
+            assert not [name for name in attributes if name.startswith("on") or name == "autofocus"], (page, tag)
+            links = [attributes.get(name) or "" for name in ("href", "src", "action", "formaction")]
+            assert not [link for link in links if link.strip().lower().startswith("javascript:")], (page, tag)
+        assert "49{" not in shown
+        assert not {"\x1b", "\u202e", "\u2066"} & set(shown), page
+        assert len(parts_of(shown)) == shown.count("<!--live ")
+
+
 async def test_the_page_of_a_job_explains_it_and_shows_its_traceback(site):
     job_id = await site.failed_job()
 
@@ -123,6 +223,7 @@ async def test_arguments_are_revealed_to_operators_without_their_secrets(site):
     assert "broken" in text
     assert "hunter2" not in text
     assert "[redacted]" in text
+    assert [(entry.action, entry.target) for entry in await site.app.audit.list()] == [("job.reveal", job_id)]
 
     site.role = "read"
     assert "broken" not in re.sub("no mailbox[^<]*", "", await site.get(f"/jobs/{job_id}?reveal=yes", 403))

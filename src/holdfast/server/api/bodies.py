@@ -17,7 +17,7 @@ _JSON: Final = "application/json"
 
 async def read_body(request: Request, kind: type[Any]) -> Any:
     """Return the body as a value of this type; raise `Problem` 400, 408, 413, 415 or 422."""
-    data = await _read(request)
+    data = await read_bytes(request, state_of(request).settings.max_body)
     if data:
         given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if given != _JSON:
@@ -30,8 +30,8 @@ async def read_body(request: Request, kind: type[Any]) -> Any:
         raise Problem(400, "malformed-body", f"the body is not JSON: {error}") from None
 
 
-async def _read(request: Request) -> bytes:
-    limit = state_of(request).settings.max_body
+async def read_bytes(request: Request, limit: int) -> bytes:
+    """Return the body; raise `Problem` 400, 408 or 413."""
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)

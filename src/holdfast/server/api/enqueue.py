@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -9,13 +10,14 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from holdfast.errors import HoldfastError, OutcomeUnknown, TaskNotFound
+from holdfast.errors import HoldfastError, JobNotFound, OutcomeUnknown, TaskNotFound
 from holdfast.jobs.enqueue import job_template, new_job, unknown_enqueue
 from holdfast.jobs.task import Task, make_task
 from holdfast.model.ids import new_id
 from holdfast.model.job import NewJob
-from holdfast.server.api.fields import NoFields
+from holdfast.server.api.fields import IDEMPOTENCY_KEY, NoFields
 from holdfast.server.api.job_schemas import BatchRequest, EnqueuedBatch, EnqueuedJob, NewJobRequest
+from holdfast.server.api.jobs import OF_A_JOB
 from holdfast.server.api.operation import Answer, ApiCall, Need, Operation
 from holdfast.server.problems import Problem, problem_of
 from holdfast.store.values import Enqueued
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from holdfast.jobs.enqueue import JobOptions
 
 _KEYS: Final = UUID("6f1d8d0a-6c0e-5c0b-9f0e-2a7f3f6a1b52")  # the namespace of ids that are made of idempotency keys
-_LONGEST_KEY: Final = 255
 _TRACE: Final = ("traceparent", "tracestate")
 
 
@@ -85,8 +86,8 @@ def _answer(job: NewJob, answer: Enqueued) -> EnqueuedJob:
 
 def _idempotency_key(call: ApiCall[Any, Any]) -> str | None:
     key = call.request.headers.get("idempotency-key")
-    if key is not None and not 0 < len(key) <= _LONGEST_KEY:
-        raise Problem(400, "invalid-idempotency-key", f"an Idempotency-Key has 1 to {_LONGEST_KEY} characters")
+    if key is not None and re.fullmatch(IDEMPOTENCY_KEY, key) is None:
+        raise Problem(400, "invalid-idempotency-key", "an Idempotency-Key has 1 to 255 characters of ASCII")
     return key
 
 
@@ -108,7 +109,10 @@ async def enqueue_job(call: ApiCall[NoFields, NewJobRequest]) -> Answer:
 
 async def _check_same(app: App, job: NewJob) -> None:
     """Raise `Problem` 422 if the job that has this id is another call."""
-    known = await app.jobs.show(job.id)
+    try:
+        known = await app.jobs.show(job.id)
+    except JobNotFound:  # deleted since the answer: what it was cannot be compared
+        return
     if (known.job.task, known.job.queue, known.payload) != (job.task, job.queue, job.payload):
         detail = f"job {job.id} exists and is another call: its task, queue or arguments differ; choose another id"
         raise Problem(422, "id-reused", detail, members={"job_id": job.id})
@@ -133,6 +137,7 @@ async def enqueue_batch(call: ApiCall[NoFields, BatchRequest]) -> Answer:
     return Answer(EnqueuedBatch(found), 201 if any(job.created for job in found) else 200)
 
 
+_CLAIMS: Final = {"claim_jobs": {"requestBody": {"queues": ["default"], "tasks": ["$request.body#/task"]}}}
 OPERATIONS: Final = (
     Operation(
         "POST",
@@ -142,6 +147,7 @@ OPERATIONS: Final = (
         {201: EnqueuedJob, 200: EnqueuedJob},
         body=NewJobRequest,
         problems=(404, 409),
+        links={**OF_A_JOB, **_CLAIMS},
     ),
     Operation(
         "POST",

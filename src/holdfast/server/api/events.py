@@ -157,7 +157,19 @@ async def list_nodes(call: ApiCall[NoFields, NoFields]) -> Answer:
 _STREAM: Final = "/v1/categories/{category}/streams/{stream:path}/events"
 _CONSUMER: Final = "/v1/consumers/{consumer}"
 OPERATIONS: Final = (
-    Operation("POST", _STREAM, append_events, Need.ENQUEUE, {201: AppendedEvents}, body=AppendRequest, problems=(409,)),
+    Operation(
+        "POST",
+        _STREAM,
+        append_events,
+        Need.ENQUEUE,
+        {201: AppendedEvents},
+        body=AppendRequest,
+        problems=(409,),
+        links={
+            "read_stream_events": {"parameters": {name: f"$request.path.{name}" for name in ("category", "stream")}},
+            "read_category_events": {"parameters": {"category": "$request.path.category"}},
+        },
+    ),
     Operation("GET", _STREAM, read_stream_events, Need.READ, {200: EventList}, query=StreamQuery),
     Operation(
         "GET",

@@ -10,11 +10,13 @@ from msgspec import Meta
 from holdfast.model.names import MAX_NAME
 
 _NAME: Final = r"^[A-Za-z_][A-Za-z0-9_.:\-]*$"
-_ID: Final = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
+UUID: Final = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
+IDEMPOTENCY_KEY: Final = r"^[!-~]([ -~]{0,253}[!-~])?$"
+"""What HTTP lets through as the value of a header, at most 255 characters."""
 _PRINTED: Final = r"^[^\u0000]*$"
 
 Name = Annotated[str, Meta(pattern=_NAME, max_length=MAX_NAME, description="A name of letters, digits and _ . : -")]
-Id = Annotated[str, Meta(pattern=_ID, description="A UUID, in the usual form.")]
+Id = Annotated[str, Meta(pattern=f"^{UUID}$", description="A UUID, in the usual form.")]
 Key = Annotated[str, Meta(min_length=1, max_length=MAX_NAME, pattern=_PRINTED)]
 Text = Annotated[str, Meta(max_length=16_384, pattern=_PRINTED)]
 Stream = Annotated[str, Meta(min_length=1, max_length=MAX_NAME, pattern=r"^[^\u0000-\u001f\u007f]+$")]

@@ -104,6 +104,23 @@ class JobList(msgspec.Struct, frozen=True):
     cursor: str | None
 
 
+class ShownErrorGroup(msgspec.Struct, frozen=True):
+    """Failed jobs of one task with the same error; `error` is the latest of them."""
+
+    task: str
+    error: str
+    jobs: int
+    last_at: datetime
+
+
+class ErrorList(msgspec.Struct, frozen=True):
+    """Groups of the latest failed jobs, `looked_at` in all; `is_cut`: there are more failed jobs."""
+
+    groups: list[ShownErrorGroup]
+    looked_at: int
+    is_cut: bool
+
+
 class JobAttempt(msgspec.Struct, frozen=True):
     """An attempt that has ended."""
 

@@ -10,6 +10,8 @@ import msgspec
 from holdfast.app.job_handle import JobHandle
 from holdfast.model.explanation import Cause, Explanation
 from holdfast.model.job import FINAL_STATES, JobState
+from holdfast.reports.failures import failure_groups
+from holdfast.server.access import Role
 from holdfast.server.api.disconnects import unless_disconnected
 from holdfast.server.api.fields import NoFields
 from holdfast.server.api.job_schemas import (
@@ -17,6 +19,7 @@ from holdfast.server.api.job_schemas import (
     ChangedJob,
     CopyRequest,
     EnqueuedJob,
+    ErrorList,
     ExplainedJob,
     GraphNode,
     GraphQuery,
@@ -28,19 +31,22 @@ from holdfast.server.api.job_schemas import (
     ListedJobView,
     ReasonRequest,
     ShownArguments,
+    ShownErrorGroup,
     ShownGraph,
     ShownJob,
     ShowQuery,
     WaitedJob,
     WaitQuery,
 )
-from holdfast.server.api.operation import Answer, ApiCall, Need, Operation
+from holdfast.server.api.operation import Answer, ApiCall, Need, Operation, by_id
 from holdfast.server.api.shown import call_of, in_seconds, shown
+from holdfast.server.auditing import record
 from holdfast.server.redaction import redacted, redacted_data
 from holdfast.server.state import ServerSettings
 from holdfast.store.values import JobDetails
 
 _JOB: Final = "/v1/jobs/{job_id}"
+_GROUPED: Final = 500
 
 
 # --- looking ----------------------------------------------------------------------------------------------------------
@@ -55,10 +61,25 @@ async def list_jobs(call: ApiCall[JobListQuery, NoFields]) -> Answer:
     return Answer(JobList([shown(ListedJobView, job) for job in page.jobs], page.cursor))
 
 
+async def list_errors(call: ApiCall[NoFields, NoFields]) -> Answer:
+    """Group the latest failed jobs by task and error, the largest group first; numbers in an error do not count."""
+    page = await call.app.jobs.list(JobState.FAILED, limit=_GROUPED)
+    groups = [shown(ShownErrorGroup, group) for group in failure_groups(page.jobs)]
+    return Answer(ErrorList(groups, len(page.jobs), page.cursor is not None))
+
+
 async def show_job(call: ApiCall[ShowQuery, NoFields]) -> Answer:
-    """Return everything about a job; its arguments only on request."""
+    """Return everything about a job; its arguments only on request.
+
+    To see arguments, the scope `operate` is needed.
+    """
+    if call.query.arguments:
+        call.check_role(Role.OPERATE)
     details = await call.app.jobs.show(call.path("job_id"))
-    arguments = _arguments(call.state.settings, details) if call.query.arguments else None
+    arguments = None
+    if call.query.arguments:
+        arguments = _arguments(call.state.settings, details)
+        await record(call.request, call.caller, "job.reveal", details.job.id)
     return Answer(
         ShownJob(
             shown(ListedJobView, details.job),
@@ -137,7 +158,10 @@ async def show_result(call: ApiCall[WaitQuery, NoFields]) -> Answer:
     """Return the result of a job.
 
     Answers 202 with the state if it has not ended, and 409 `job-failed` or `job-cancelled` if it ended otherwise.
+    Besides `read`, the scope `enqueue` or `operate` is needed.
     """
+    if not call.caller.enqueues:
+        call.check_role(Role.OPERATE)
     handle, state = await _wait(call)
     if state not in FINAL_STATES:
         return Answer(WaitedJob(handle.id, state, ended=False), 202)
@@ -177,8 +201,14 @@ async def delete_job(call: ApiCall[NoFields, NoFields]) -> Answer:
     return Answer(None)
 
 
+_ENDS: Final = ("show_job", "explain_job", "retry_job", "delete_job")
+OF_A_JOB: Final = by_id(
+    "job_id", *_ENDS, "show_graph", "wait_for_job", "show_result", "cancel_job", "copy_job", "reset_job"
+)
+"""Links from an answer with the id of a job."""
 OPERATIONS: Final = (
     Operation("GET", "/v1/jobs", list_jobs, Need.READ, {200: JobList}, query=JobListQuery),
+    Operation("GET", "/v1/errors", list_errors, Need.READ, {200: ErrorList}),
     Operation("GET", _JOB, show_job, Need.READ, {200: ShownJob}, query=ShowQuery),
     Operation("DELETE", _JOB, delete_job, Need.ADMIN, {204: None}),
     Operation("GET", f"{_JOB}/explain", explain_job, Need.READ, {200: ExplainedJob}),
@@ -196,7 +226,15 @@ OPERATIONS: Final = (
         problems=(409,),
         wait_field="wait_seconds",
     ),
-    Operation("POST", f"{_JOB}/cancel", cancel_job, Need.OPERATE, {200: CancelledJob}, body=ReasonRequest),
+    Operation(
+        "POST",
+        f"{_JOB}/cancel",
+        cancel_job,
+        Need.OPERATE,
+        {200: CancelledJob},
+        body=ReasonRequest,
+        links=by_id("job_id", *_ENDS),
+    ),
     Operation("POST", f"{_JOB}/retry", retry_job, Need.OPERATE, {200: ChangedJob}, problems=(409,)),
     Operation("POST", f"{_JOB}/copy", copy_job, Need.OPERATE, {201: EnqueuedJob}, body=CopyRequest),
     Operation("POST", f"{_JOB}/reset", reset_job, Need.ADMIN, {200: ChangedJob}),

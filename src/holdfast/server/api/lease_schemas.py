@@ -26,7 +26,7 @@ class ClaimBody(Request, frozen=True):
     """What a worker can run: jobs of these tasks in these queues.
 
     With `wait_seconds` the answer comes when there is a job, or after that time without one. `worker_id` names the
-    worker in lists; without it each claim has a new one.
+    worker in lists, and its claims count as heartbeats; without it each claim has a new one.
     """
 
     queues: Annotated[list[Name], Meta(min_length=1, max_length=100)]
@@ -84,9 +84,10 @@ class ExtendedItem(Request, frozen=True):
 
 
 class ExtendBody(Request, frozen=True):
-    """Leases to extend to so many seconds from now."""
+    """Leases to extend to so many seconds from now; with the `worker_id` of the claim, also a heartbeat."""
 
     leases: Annotated[list[ExtendedItem], Meta(min_length=1, max_length=MAX_LEASES)]
+    worker_id: Name | None = None
     lease_seconds: LeaseLength = 30.0
 
 

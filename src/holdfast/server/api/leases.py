@@ -38,7 +38,7 @@ from holdfast.server.api.operation import Answer, ApiCall, Need, Operation
 from holdfast.server.api.remote_outcomes import check_item, outcome_of, outcome_of_retry
 from holdfast.server.api.shown import raw_call_of, shown
 from holdfast.server.problems import Problem
-from holdfast.store.values import ClaimRequest, Finish, JobDetails, Verdict
+from holdfast.store.values import ClaimRequest, Finish, JobDetails, Verdict, WorkerHeartbeat
 
 
 async def claim_jobs(call: ApiCall[NoFields, ClaimBody]) -> Answer:
@@ -59,9 +59,24 @@ async def claim_jobs(call: ApiCall[NoFields, ClaimBody]) -> Answer:
         queues=tuple(dict.fromkeys(body.queues)),
         isolates=False,
     )
-    claiming = call.state.claims.claim(request, wait=body.wait_seconds, has_own_id=body.worker_id is None)
+    worker = None if body.worker_id is None else _worker(call, request)
+    claiming = call.state.claims.claim(request, wait=body.wait_seconds, worker=worker)
     jobs = await unless_disconnected(call.request, claiming)
     return Answer(ClaimedLeases([_claimed(job, body.lease_seconds) for job in jobs]))
+
+
+def _worker(call: ApiCall[Any, Any], request: ClaimRequest) -> WorkerHeartbeat:
+    peer = call.request.client
+    return WorkerHeartbeat(
+        worker_id=request.worker_id,
+        host="unknown" if peer is None else peer.host,
+        pid=0,
+        queues=request.queues,
+        concurrency=request.limit,
+        lease=request.lease,
+        running=0,
+        tasks=request.tasks,
+    )
 
 
 def _claimed(job: LeasedJob, lease_seconds: float) -> ClaimedLease:
@@ -76,6 +91,8 @@ async def extend_leases(call: ApiCall[NoFields, ExtendBody]) -> Answer:
     The verdict also says whether the worker should stop: `lost`, or `cancel`.
     """
     items = call.body.leases
+    if call.body.worker_id is not None:
+        await call.state.extending.heard_again(call.body.worker_id)
     own = await _own(call, [item.lease for item in items])
     leases = [_lease(item.lease) for item, is_own in zip(items, own, strict=True) if is_own]
     verdicts: dict[Lease, str] = dict.fromkeys(leases, "extended")
@@ -166,6 +183,7 @@ def _verdicts(refs: Sequence[LeaseRef], verdicts: Sequence[Verdict]) -> Answer:
     return Answer(LeaseVerdicts(found))
 
 
+_FIRST: Final = "$response.body#/leases/0/lease"
 OPERATIONS: Final = (
     Operation("GET", "/v1/leases", list_leases, Need.READ, {200: LeaseList}, query=LeaseQuery),
     Operation(
@@ -176,6 +194,11 @@ OPERATIONS: Final = (
         {200: ClaimedLeases},
         body=ClaimBody,
         wait_field="wait_seconds",
+        links={
+            "extend_leases": {"requestBody": {"leases": [{"lease": _FIRST}]}},
+            "finish_leases": {"requestBody": {"leases": [{"lease": _FIRST, "outcome": "complete"}]}},
+            "release_leases": {"requestBody": {"leases": [_FIRST]}},
+        },
     ),
     Operation("POST", "/v1/leases/extend", extend_leases, Need.WORK, {200: ExtendVerdicts}, body=ExtendBody),
     Operation("POST", "/v1/leases/finish", finish_leases, Need.WORK, {200: LeaseVerdicts}, body=FinishBody),

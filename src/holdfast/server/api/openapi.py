@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.server.api.fields import PATH_FIELDS, Name, NoFields
+from holdfast.server.api.fields import IDEMPOTENCY_KEY, PATH_FIELDS, Name, NoFields
 from holdfast.server.api.operation import Need, Operation
 from holdfast.server.problems import MEDIA_TYPE, ProblemDetails
 
@@ -44,7 +44,7 @@ _IDEMPOTENCY: Final = {
     "in": "header",
     "required": False,
     "description": "Makes the request safe to repeat; it becomes the id of the job.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": IDEMPOTENCY_KEY},
 }
 
 
@@ -146,6 +146,8 @@ def _responses(operation: Operation, by_kind: dict[int, Any]) -> dict[str, Any]:
             response["content"] = {_JSON: {"schema": by_kind[id(kind)]}}
         if operation.name == "enqueue_job":
             response["headers"] = {"Location": {"schema": {"type": "string"}, "description": "The path of the job."}}
+        if operation.links:
+            response["links"] = {name: {"operationId": name, **link} for name, link in operation.links.items()}
         responses[str(status)] = response
     has_body = operation.method == "POST"
     statuses = {*_ALWAYS, *operation.problems, *(_WITH_BODY if has_body else ())}

@@ -10,18 +10,20 @@ Whatever fails on the way is answered with a problem.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from holdfast.server.access import SAFE_METHODS, Caller, Role, caller_of, forbidden
 from holdfast.server.api.bodies import read_body
-from holdfast.server.api.fields import NOTHING, PATH_FIELDS, NoFields
+from holdfast.server.api.fields import NOTHING, PATH_FIELDS, UUID, NoFields
 from holdfast.server.auditing import record
 from holdfast.server.problems import Problem
 from holdfast.server.state import ServerState, state_of
@@ -79,6 +81,11 @@ class ApiCall(Generic[Q, B]):
         value: str = self.request.path_params[name]
         return value
 
+    def check_role(self, role: Role) -> None:
+        """Raise `Problem` 403 if the caller lacks a role that only some calls of the operation need."""
+        if self.caller.role is None or self.caller.role < role:
+            raise forbidden(self.request, f"this needs the scope {role.name.lower()}")
+
 
 class Answer(msgspec.Struct, frozen=True):
     """The answer to a call; None as the value: no content."""
@@ -104,7 +111,8 @@ class Operation(msgspec.Struct, frozen=True):
     problems: tuple[int, ...] = ()
     wait_field: str | None = None
     """The field of the query or the body by which the caller asks to wait, in seconds."""
-    links: Mapping[int, Mapping[str, Any]] = {}
+    links: Mapping[str, Mapping[str, Any]] = {}
+    """By the names of other operations: what of an answer they take, as OpenAPI writes it."""
 
     @property
     def name(self) -> str:
@@ -134,11 +142,8 @@ class Operation(msgspec.Struct, frozen=True):
         verb, _, noun = self.name.partition("_")
         return f"{noun}.{verb}"
 
-    def route(self) -> Route:
-        """Return the route; GET answers HEAD, too."""
-        return Route(self.path, self._answer, methods=[self.method], name=self.name)
-
-    async def _answer(self, request: Request) -> Response:
+    async def answer(self, request: Request) -> Response:
+        """Answer a request."""
         state = state_of(request)
         caller = await caller_of(request)
         if not self.needs.is_met_by(caller):
@@ -147,12 +152,9 @@ class Operation(msgspec.Struct, frozen=True):
         query = _convert(dict(_single(request)), self.query)
         body = NOTHING if self.method in {"GET", "DELETE"} else await read_body(request, self.body or NoFields)
         call = ApiCall(request, state, caller, query, body)
-        try:
-            async with asyncio.timeout(TIME_LIMIT + self._wait_of(call)):
-                await state.opened()
-                answer = await self.handler(call)
-        except TimeoutError:
-            raise Problem(503, "timeout", "the store took too long; repeat the request with the same ids") from None
+        async with within_time(self._wait_of(call)):
+            await state.opened()
+            answer = await self.handler(call)
         if self.is_audited:
             target = " ".join(str(value) for value in request.path_params.values())
             await record(request, caller, self.action, target)
@@ -165,6 +167,43 @@ class Operation(msgspec.Struct, frozen=True):
             return 0.0
         wait: float = getattr(call.query, self.wait_field, None) or getattr(call.body, self.wait_field, None) or 0.0
         return wait
+
+
+@asynccontextmanager
+async def within_time(wait: float = 0.0) -> AsyncGenerator[None]:
+    """Raise `Problem` 503 if the block takes longer than the wait that was asked for, and the time limit."""
+    try:
+        async with asyncio.timeout(TIME_LIMIT + wait):
+            yield
+    except TimeoutError:
+        raise Problem(503, "timeout", "the store took too long; repeat the request with the same ids") from None
+
+
+def routes_of(operations: Sequence[Operation]) -> list[Route]:
+    """Return one route for each path: so the refusal of a method names all that there are. GET answers HEAD, too."""
+    paths: dict[str, dict[str, Operation]] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method] = operation
+    return [
+        Route(path.replace("{job_id}", "{job_id:job}"), _dispatched(by_method), methods=list(by_method))
+        for path, by_method in paths.items()
+    ]
+
+
+class _JobConvertor(StringConvertor):
+    """Keeps `/v1/jobs/batch` from being taken for a job."""
+
+    regex = UUID
+
+
+register_url_convertor("job", _JobConvertor())
+
+
+def _dispatched(by_method: Mapping[str, Operation]) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        return await by_method["GET" if request.method == "HEAD" else request.method].answer(request)
+
+    return answer
 
 
 def _single(request: Request) -> list[tuple[str, str]]:
@@ -186,9 +225,18 @@ def _check_path(request: Request) -> None:
 
 def _convert(values: Mapping[str, str], kind: type[Any]) -> Any:
     try:
-        return msgspec.convert(values, kind, strict=False)
+        query = msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
         raise invalid(f"the query is invalid: {error}") from None
+    absent = next((name for name in values if getattr(query, name) is None), None)  # `null`, for a number
+    if absent is not None:
+        raise invalid(f"the query is invalid: the parameter {absent!r} has no value; leave it out")
+    return query
+
+
+def by_id(field: str, *names: str, at: str = "id") -> dict[str, Mapping[str, Any]]:
+    """Return links to operations that take a member of an answer as a parameter of their path."""
+    return {name: {"parameters": {field: f"$response.body#/{at}"}} for name in names}
 
 
 def invalid(detail: str) -> Problem:

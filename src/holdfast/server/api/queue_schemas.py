@@ -85,7 +85,7 @@ class ShownWorker(msgspec.Struct, frozen=True):
     """A worker as of its last heartbeat."""
 
     worker_id: str
-    state: Literal["live", "silent"]
+    state: Literal["live", "silent", "stopped"]
     host: str
     pid: int
     queues: list[str] | None

@@ -92,7 +92,7 @@ async def resume_task(call: ApiCall[NoFields, NoFields]) -> Answer:
 
 
 async def list_workers(call: ApiCall[NoFields, NoFields]) -> Answer:
-    """List the workers that have sent a heartbeat; those over HTTP send none, and are seen by their leases."""
+    """List the workers that have sent a heartbeat; claims over HTTP that name their worker count as one, with pid 0."""
     return Answer(WorkerList([_worker(view) for view in await call.app.workers()]))
 
 

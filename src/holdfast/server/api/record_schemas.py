@@ -15,10 +15,11 @@ ScopeText = Annotated[str, Meta(pattern=r"^(enqueue|read|operate|admin|work:(\*|
 
 
 class NewTokenRequest(Request, frozen=True):
-    """A token to create: its name, and what it allows."""
+    """A token to create: its name, what it allows, and after how many seconds it expires."""
 
     name: Name
     scopes: Annotated[list[ScopeText], Meta(min_length=1, max_length=100)]
+    lasts_seconds: Duration | None = None
 
 
 class NewToken(msgspec.Struct, frozen=True):
@@ -34,6 +35,7 @@ class ShownToken(msgspec.Struct, frozen=True):
     name: str
     scopes: list[str]
     created_at: datetime
+    expires_at: datetime | None
 
 
 class TokenList(msgspec.Struct, frozen=True):
@@ -68,13 +70,17 @@ class AuditPage(msgspec.Struct, frozen=True):
 
 
 class OperationRequest(Request, frozen=True):
-    """What to do to all jobs in a state, of a queue, a task and an age. `preview`: only count them."""
+    """What to do to all jobs in a state, of a queue, a task, an age and an error. `preview`: only count them.
+
+    Of an error, such as that of a group of `/v1/errors`, numbers and ids do not count.
+    """
 
     action: Literal["retry", "cancel", "delete"]
     state: JobState
     queue: Name | None = None
     task: Name | None = None
     older_than_seconds: Duration = 0.0
+    error: Text = ""
     reason: Text = ""
     preview: bool = False
 
@@ -95,6 +101,7 @@ class ShownOperation(msgspec.Struct, frozen=True):
     job_state: JobState
     queue: str | None
     task: str | None
+    error: str | None
     who: str
     expected: ShownPreview
     looked_at: int

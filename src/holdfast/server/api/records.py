@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from holdfast.app.bulk import JobSelection
-from holdfast.app.operation import OperationView
+from holdfast.app.bulk import JobSelection, error_shape
+from holdfast.app.operation import OperationAction, OperationView
+from holdfast.server.access import Role
 from holdfast.server.api.fields import NoFields
-from holdfast.server.api.operation import Answer, ApiCall, Need, Operation
+from holdfast.server.api.operation import Answer, ApiCall, Need, Operation, by_id
 from holdfast.server.api.queue_schemas import Changed
 from holdfast.server.api.record_schemas import (
     AuditPage,
@@ -30,7 +31,7 @@ from holdfast.server.api.shown import shown
 
 async def create_token(call: ApiCall[NoFields, NewTokenRequest]) -> Answer:
     """Create a token and return its text, which cannot be shown again."""
-    text = await call.app.tokens.create(call.body.name, call.body.scopes)
+    text = await call.app.tokens.create(call.body.name, call.body.scopes, lasts=call.body.lasts_seconds)
     return Answer(NewToken(call.body.name, text), 201)
 
 
@@ -61,9 +62,16 @@ async def list_audit(call: ApiCall[PageQuery, NoFields]) -> Answer:
 
 
 async def start_operation(call: ApiCall[NoFields, OperationRequest]) -> Answer:
-    """Retry, cancel or delete all jobs that a filter selects, in the background; or only count them."""
+    """Retry, cancel or delete all jobs that a filter selects, in the background; or only count them.
+
+    To delete, the scope `admin` is needed.
+    """
     body = call.body
-    selection = JobSelection(body.state, body.queue, body.task, timedelta(seconds=body.older_than_seconds))
+    if body.action == OperationAction.DELETE.value:
+        call.check_role(Role.ADMIN)
+    selection = JobSelection(
+        body.state, body.queue, body.task, timedelta(seconds=body.older_than_seconds), error_shape(body.error) or None
+    )
     if body.preview:
         return Answer(shown(ShownPreview, await call.app.operations.preview(body.action, selection)))
     begun = await call.app.operations.start(body.action, selection, call.caller.subject, reason=body.reason)
@@ -96,6 +104,7 @@ def _operation(view: OperationView) -> ShownOperation:
         job_state=view.selection.state,
         queue=view.selection.queue,
         task=view.selection.task,
+        error=view.selection.error,
         expected=shown(ShownPreview, view.expected),
         counts=dict(view.counts),
     )
@@ -104,7 +113,15 @@ def _operation(view: OperationView) -> ShownOperation:
 _OPERATION: Final = "/v1/operations/{operation_id}"
 OPERATIONS: Final = (
     Operation("GET", "/v1/tokens", list_tokens, Need.ADMIN, {200: TokenList}),
-    Operation("POST", "/v1/tokens", create_token, Need.ADMIN, {201: NewToken}, body=NewTokenRequest),
+    Operation(
+        "POST",
+        "/v1/tokens",
+        create_token,
+        Need.ADMIN,
+        {201: NewToken},
+        body=NewTokenRequest,
+        links=by_id("token", "revoke_token", at="name"),
+    ),
     Operation("DELETE", "/v1/tokens/{token}", revoke_token, Need.ADMIN, {200: Changed}),
     Operation("GET", "/v1/audit", list_audit, Need.READ, {200: AuditPage}, query=PageQuery),
     Operation(
@@ -114,6 +131,7 @@ OPERATIONS: Final = (
         Need.OPERATE,
         {200: ShownPreview, 202: ShownOperation},
         body=OperationRequest,
+        links=by_id("operation_id", "show_operation", "cancel_operation"),
     ),
     Operation("GET", "/v1/operations", list_operations, Need.READ, {200: OperationList}, query=PageQuery),
     Operation("GET", _OPERATION, show_operation, Need.READ, {200: ShownOperation}),

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from holdfast.server.access import caller_of
 from holdfast.server.api import enqueue, events, jobs, leases, queues, records
 from holdfast.server.api.openapi import openapi
-from holdfast.server.api.operation import Operation
+from holdfast.server.api.operation import Operation, routes_of
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *enqueue.OPERATIONS,
@@ -28,7 +28,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
 
 def api_routes() -> Sequence[BaseRoute]:
     """Return the routes of the API."""
-    return [Route("/v1/openapi.json", show_document), *(operation.route() for operation in OPERATIONS)]
+    return [Route("/v1/openapi.json", show_document), *routes_of(OPERATIONS)]
 
 
 @cache

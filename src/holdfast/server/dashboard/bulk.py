@@ -68,7 +68,7 @@ async def start(request: Request) -> Response:
 
 
 def _parts(query: JobsQuery) -> list[tuple[str, str]]:
-    parts = [("state", str(query.state)), ("queue", query.queue), ("task", query.task)]
+    parts = [("state", str(query.state)), ("queue", query.queue), ("task", query.task), ("error", query.error)]
     return [(name, value) for name, value in parts if value]
 
 

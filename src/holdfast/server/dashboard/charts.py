@@ -107,8 +107,15 @@ class Sparkline(msgspec.Struct, frozen=True):
 
     bars: tuple[Bar, ...]
     title: str
+    series: str
     width: int
     height: int
+
+    @property
+    def path(self) -> str:
+        """All bars as one path: a page may show many such lines."""
+        parts = [(bar, part) for bar in self.bars for part in bar.segments]
+        return "".join(f"M{bar.x:g} {part.y:g}h{bar.width:g}v{part.height:g}h-{bar.width:g}z" for bar, part in parts)
 
 
 SPARK_WIDTH, SPARK_HEIGHT = 96, 20
@@ -124,7 +131,7 @@ def sparkline(values: Sequence[int], series: str, title: str) -> Sparkline:
             height = max(value * SPARK_HEIGHT / top, 1.5)
             part = Segment(series, round(SPARK_HEIGHT - height, 2), round(height, 2))
             bars.append(Bar(round(place * width, 2), round(max(width - 1, 1), 2), f"{value:,}", (part,)))
-    return Sparkline(tuple(bars), title, SPARK_WIDTH, SPARK_HEIGHT)
+    return Sparkline(tuple(bars), title, series, SPARK_WIDTH, SPARK_HEIGHT)
 
 
 def per_minute(counts: Iterable[Count], of: str, now: datetime, minutes: int = 30) -> dict[str, list[int]]:

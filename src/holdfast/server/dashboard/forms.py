@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.requests import Request
 
+from holdfast.server.api.bodies import read_bytes
 from holdfast.server.problems import Problem
 
 _MOST_BYTES: Final = 64 * 1024
@@ -42,15 +43,11 @@ class Form(msgspec.Struct, frozen=True):
 
 
 async def read_form(request: Request) -> Form:
-    """Read the form of a request; raises `Problem` if it is too large or of another type."""
+    """Read the form of a request; raises `Problem` if it is too large, too slow or of another type."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise Problem(415, "unsupported-media-type", "a form of the dashboard is sent as urlencoded text")
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _MOST_BYTES:
-            raise Problem(413, "too-large", f"a form of the dashboard has at most {_MOST_BYTES} bytes")
+    body = await read_bytes(request, _MOST_BYTES)
     try:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except ValueError as error:  # also of invalid UTF-8

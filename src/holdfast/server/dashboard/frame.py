@@ -9,9 +9,11 @@ from urllib.parse import quote, unquote, urlencode
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from holdfast.reports.text import block
 from holdfast.server.access import Caller, Role
 from holdfast.server.dashboard.assets import asset_path
 from holdfast.server.dashboard.formats import FILTERS
@@ -105,9 +107,17 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
+        finalize=_visible,
     )
     environment.filters.update(FILTERS)
     return environment
+
+
+def _visible(value: object) -> object:
+    """Make characters visible that would reverse or hide the text around them."""
+    if not isinstance(value, str) or isinstance(value, Markup) or (value.isascii() and value.isprintable()):
+        return value
+    return block(value)
 
 
 def render(template: str, frame: Frame, values: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse
 
 from holdfast.server.access import Caller, Role, require
-from holdfast.server.dashboard.frame import NOTICE_COOKIE, ActionNotice, frame_of, problem_page
+from holdfast.server.dashboard.frame import NOTICE_COOKIE, ActionNotice, frame_of
 from holdfast.server.dashboard.pages import page_at
 from holdfast.server.state import state_of
 
@@ -19,10 +19,8 @@ _LONGEST_NOTICE: Final = 1000
 
 async def enter(request: Request, role: Role) -> Caller:
     """Check the role, and open the store."""
-    state = state_of(request)
-    state.problem_page = problem_page
     caller = await require(role)(request)
-    await state.opened()
+    await state_of(request).opened()
     return caller
 
 

@@ -13,7 +13,7 @@ from holdfast.server.dashboard.read.errors import read_errors
 from holdfast.server.dashboard.read.job import read_job
 from holdfast.server.dashboard.read.jobs import read_jobs
 from holdfast.server.dashboard.read.overview import read_overview
-from holdfast.server.dashboard.read.query import job_query
+from holdfast.server.dashboard.read.query import RowSlice, job_query
 from holdfast.server.dashboard.read.queues import read_queues, read_tasks
 from holdfast.server.dashboard.read.records import read_audit, read_operations
 from holdfast.server.dashboard.read.schedules import read_schedules
@@ -79,13 +79,22 @@ async def _audit(app: App, asked: PageRequest) -> Values:
     return {"screen": await read_audit(app, asked.query.get("before"))}
 
 
-async def _errors(app: App, _: PageRequest) -> Values:
-    return {"screen": await read_errors(app)}
-
-
 def _plain(read: Callable[[App], Awaitable[msgspec.Struct]]) -> Reader:
     async def values(app: App, _: PageRequest) -> Values:
         return {"screen": await read(app)}
+
+    return values
+
+
+def _sliced(read: Callable[[App], Awaitable[msgspec.Struct]], field: str, most: int = 40) -> Reader:
+    """Show at most so many rows of a list at once: pages stay small however many queues or workers there are."""
+
+    async def values(app: App, asked: PageRequest) -> Values:
+        screen = await read(app)
+        rows = getattr(screen, field)
+        part = RowSlice.of(asked.query, most, len(rows))
+        shown = rows[part.first : part.end]
+        return {"screen": msgspec.structs.replace(screen, **{field: shown}), "part": part}
 
     return values
 
@@ -101,13 +110,13 @@ PAGES: Final = (
     Page("/", "Overview", _overview),
     Page("/jobs", "Jobs", _jobs),
     Page("/jobs/{job_id}", "Job", _job),
-    Page("/errors", "Errors", _errors),
-    Page("/queues", "Queues", _plain(read_queues)),
-    Page("/tasks", "Tasks", _plain(read_tasks)),
-    Page("/workers", "Workers", _plain(read_workers)),
+    Page("/errors", "Errors", _sliced(read_errors, "groups")),
+    Page("/queues", "Queues", _sliced(read_queues, "queues")),
+    Page("/tasks", "Tasks", _sliced(read_tasks, "tasks")),
+    Page("/workers", "Workers", _sliced(read_workers, "rows")),
     Page("/leases", "Leases", _plain(read_leases)),
-    Page("/schedules", "Schedules", _plain(read_schedules)),
-    Page("/streams", "Streams", _plain(read_streams)),
+    Page("/schedules", "Schedules", _sliced(read_schedules, "schedules")),
+    Page("/streams", "Streams", _sliced(read_streams, "consumers", 8)),
     Page("/consumer", "Consumer", _consumer),
     Page("/operations", "Operations", _operations),
     Page("/audit", "Audit", _audit),

@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 from holdfast.errors import JobNotFound
 from holdfast.model.ids import is_id
 from holdfast.server.access import Role, require
+from holdfast.server.api.operation import within_time
 from holdfast.server.auditing import record
 from holdfast.server.dashboard.actions import ON_JOBS, ON_NAMES, Action
 from holdfast.server.dashboard.assets import serve_asset
@@ -65,10 +66,12 @@ def _page(page: Page) -> Endpoint:
             return await _search(request, query.pop("q"))
         if page.path == "/jobs/{job_id}" and not is_id(request.path_params["job_id"]):
             return await _whole_id(request, request.path_params["job_id"])
-        values = await page.read(app, PageRequest(request.path_params, query))
+        async with within_time():
+            values = await page.read(app, PageRequest(request.path_params, query))
         if "reveal" in query and page.path == "/jobs/{job_id}":
             await require(Role.OPERATE)(request)
             values["revealed"] = revealed(state_of(request).settings, values["screen"].details)
+            await record(request, caller, "job.reveal", values["screen"].job.id)
         frame = frame_of(request, caller)
         html = render(page.template, frame, {"title": page.title, "is_live": "reveal" not in query, **values})
         return page_response(html, frame)

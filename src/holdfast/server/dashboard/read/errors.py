@@ -27,6 +27,7 @@ class ErrorGroup(msgspec.Struct, frozen=True):
 
     task: str
     error: str
+    shape: str
     jobs: int
     first_at: datetime
     last_at: datetime
@@ -62,6 +63,7 @@ def grouped(failed: Sequence[JobView], at: datetime) -> tuple[ErrorGroup, ...]:
             ErrorGroup(
                 group.task,
                 group.error,
+                group.key[1],
                 group.jobs,
                 min(ends),
                 group.last_at,

@@ -20,6 +20,7 @@ _MOST_RELATIVES: Final = 100
 LANE_WIDTH, LANE_HEIGHT = 720, 22
 _NARROWEST: Final = 3.0
 _RECENT: Final = 20
+_TRACEBACKS: Final = 3
 
 
 class AttemptLane(msgspec.Struct, frozen=True):
@@ -64,6 +65,11 @@ class JobScreen(msgspec.Struct, frozen=True):
     def may_cancel(self) -> bool:
         """Whether `cancel` applies."""
         return self.job.state not in FINAL_STATES
+
+    @property
+    def tracebacks(self) -> list[AttemptLane]:
+        """The latest attempts with a traceback; that of each attempt may have kilobytes."""
+        return [lane for lane in reversed(self.lanes) if lane.traceback][:_TRACEBACKS]
 
     @property
     def timeline_height(self) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from holdfast.app.bulk import error_shape
 from holdfast.model.job import JobState
 from holdfast.server.dashboard.formats import at_least
 from holdfast.server.dashboard.read.query import MOST_COUNTED, JobsQuery
@@ -72,7 +73,7 @@ async def read_jobs(app: App, query: JobsQuery) -> JobsScreen:
 
 def _tabs(query: JobsQuery, queues: list[QueueView]) -> tuple[StateTab, ...]:
     def count(state: JobState) -> str | None:
-        if state not in COUNTED or query.task is not None:
+        if state not in COUNTED or query.task is not None or query.error is not None:
             return None
         counted = {name for view in queues for name in view.at_least}
         return at_least(sum(getattr(view, state) for view in queues), state, counted)
@@ -86,7 +87,8 @@ async def matching(app: App, query: JobsQuery) -> FoundJobs:
     Ready jobs are indexed by queue and task. In the other states a store would search on until it has found enough,
     over millions of jobs if none matches: here the search ends after some chunks, and goes on from there when asked.
     """
-    if query.state in {JobState.READY, JobState.RUNNING} or (query.queue is None and query.task is None):
+    is_plain = query.queue is None and query.task is None and query.error is None
+    if query.state in {JobState.READY, JobState.RUNNING} or is_plain:
         page = await app.jobs.list(query.state, queue=query.queue, task=query.task, cursor=query.cursor, limit=SHOWN)
         return FoundJobs(page.jobs, page.cursor)
     found: list[JobView] = []
@@ -106,4 +108,5 @@ async def matching(app: App, query: JobsQuery) -> FoundJobs:
 
 
 def _fits(job: JobView, query: JobsQuery) -> bool:
-    return query.queue in {None, job.queue} and query.task in {None, job.task}
+    is_asked = query.queue in {None, job.queue} and query.task in {None, job.task}
+    return is_asked and query.error in {None, error_shape(job.reason)}

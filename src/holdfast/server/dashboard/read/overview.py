@@ -12,7 +12,7 @@ from holdfast.model.job import JobState
 from holdfast.reports.doctor import examine
 from holdfast.reports.failures import FailureGroup, failure_groups
 from holdfast.reports.finding import Finding, FindingLevel
-from holdfast.reports.states import is_silent
+from holdfast.reports.states import is_silent, worker_state
 from holdfast.reports.times import now
 from holdfast.server.dashboard.charts import WINDOWS, BarChart, throughput
 from holdfast.server.dashboard.formats import at_least
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _FAILURES: Final = 100
 _WORST: Final = 3
 _TOP: Final = 5
+_QUEUES: Final = 15
 _MINUTES: Final = timedelta(minutes=5)
 _STATES: Final = ("running", "ready", "scheduled", "blocked", "failed")
 _PAGES: Final = {
@@ -75,6 +76,7 @@ class OverviewScreen(msgspec.Struct, frozen=True):
     rescued: int
     chart: BarChart
     queues: tuple[QueueRow, ...]
+    more_queues: int
     failures: tuple[FailureGroup, ...]
     late: tuple[ScheduleView, ...]
     consumers: tuple[ConsumerView, ...]
@@ -108,12 +110,13 @@ async def read_overview(app: App, window: str) -> OverviewScreen:
         mean_run=_mean_run(counts),
         rescued=sum(count.rescued for count in counts),
         chart=throughput(counts, window, at),
-        queues=queue_rows(queues, counts, at),
+        queues=queue_rows(queues, counts, at)[:_QUEUES],
+        more_queues=max(len(queues) - _QUEUES, 0),
         failures=tuple(failure_groups(failed)[:_TOP]),
         late=tuple(view for view in schedules if view.is_overdue),
         consumers=tuple(sorted(consumers, key=lambda view: -view.lag)[:_TOP]),
         live_workers=len(live),
-        silent_workers=len(workers) - len(live),
+        silent_workers=sum(worker_state(worker) == "silent" for worker in workers),
         slots=_slots(live),
         used_slots=sum(worker.running for worker in live),
     )

@@ -38,7 +38,7 @@ class PreviewScreen(msgspec.Struct, frozen=True):
 
 def selection_of(query: JobsQuery) -> JobSelection:
     """Return the jobs that a filter selects, for the verbs of operations."""
-    return JobSelection(query.state, query.queue, query.task)
+    return JobSelection(query.state, query.queue, query.task, error=query.error)
 
 
 async def read_preview(app: App, verb: str, query: JobsQuery) -> PreviewScreen:
@@ -55,7 +55,7 @@ async def read_preview(app: App, verb: str, query: JobsQuery) -> PreviewScreen:
 async def _counted(app: App, query: JobsQuery) -> str | None:
     """Return how many jobs of a queue, of a task or of all are in a state; None if they are not counted so."""
     views: Sequence[QueueView | TaskView]
-    if query.state not in COUNTED or (query.queue and query.task):
+    if query.state not in COUNTED or (query.queue and query.task) or query.error:
         return None
     if query.task:
         views = [view for view in await app.tasks.list(most=MOST_COUNTED) if view.name == query.task]

@@ -16,6 +16,8 @@ MOST_COUNTED: Final = 10_000
 """Counting stops at so many jobs of a task and state: a page costs the same however many jobs there are."""
 
 _KEYS: Final = ("state", "queue", "task")
+_LONGEST_ERROR: Final = 500
+_DIGITS: Final = 9
 
 
 class JobsQuery(msgspec.Struct, frozen=True):
@@ -25,11 +27,37 @@ class JobsQuery(msgspec.Struct, frozen=True):
     queue: str | None = None
     task: str | None = None
     cursor: str | None = None
+    error: str | None = None
 
     def url(self, **changes: str | None) -> str:
         """Return the query string of this filter with some parts changed; the cursor only if it is among them."""
-        parts = {"state": self.state, "queue": self.queue, "task": self.task, **changes}
+        parts = {"state": self.state, "queue": self.queue, "task": self.task, "error": self.error, **changes}
         return urlencode({name: value for name, value in parts.items() if value})
+
+
+class RowSlice(msgspec.Struct, frozen=True):
+    """Which rows of a list a page shows, if the list is read as a whole: those from `first` on, counted from 0."""
+
+    first: int
+    most: int
+    total: int
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], most: int, total: int) -> RowSlice:
+        """Return the slice that a URL asks for; the first one if it asks for none that there is."""
+        text = given.get("from", "")
+        first = int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else 0
+        return cls(first if first < total else 0, most, total)
+
+    @property
+    def end(self) -> int:
+        """Behind the last row that is shown."""
+        return min(self.first + self.most, self.total)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rows are shown."""
+        return self.total <= self.most
 
 
 def job_query(given: Mapping[str, str], default: JobState = JobState.RUNNING) -> JobsQuery:
@@ -43,6 +71,7 @@ def job_query(given: Mapping[str, str], default: JobState = JobState.RUNNING) ->
         None if queue is None else check_name("queue", queue),
         None if task is None else check_name("task", task),
         given.get("cursor") or None,
+        given.get("error", "")[:_LONGEST_ERROR] or None,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -16,7 +17,7 @@ from holdfast.store.values import LeaseView, WorkerView
 if TYPE_CHECKING:
     from holdfast.app.app import App
 
-SHOWN_LEASES: Final = 200
+SHOWN_LEASES: Final = 50
 
 
 class WorkerRow(msgspec.Struct, frozen=True):
@@ -27,29 +28,33 @@ class WorkerRow(msgspec.Struct, frozen=True):
 
 
 class WorkersScreen(msgspec.Struct, frozen=True):
-    """The workers, grouped by the supervisor that started them; None: started alone."""
+    """The workers, those of one supervisor together."""
 
-    groups: tuple[tuple[str | None, tuple[WorkerRow, ...]], ...]
+    rows: tuple[WorkerRow, ...]
     live: int
     silent: int
     slots: int
     running: int
 
+    @property
+    def groups(self) -> list[tuple[str | None, list[WorkerRow]]]:
+        """The workers by the supervisor that started them; None: started alone."""
+        return [(name or None, list(rows)) for name, rows in groupby(self.rows, _supervisor)]
+
+
+def _supervisor(row: WorkerRow) -> str:
+    return row.view.heartbeat.supervisor_id or ""
+
 
 async def read_workers(app: App) -> WorkersScreen:
     """Read the workers: one statement."""
     rows = [WorkerRow(view, worker_state(view)) for view in await app.workers()]
-    rows.sort(key=lambda row: (row.state, row.view.heartbeat.worker_id))
-    supervisors = sorted({row.view.heartbeat.supervisor_id or "" for row in rows})
-    groups = tuple(
-        (each or None, tuple(row for row in rows if (row.view.heartbeat.supervisor_id or "") == each))
-        for each in supervisors
-    )
+    rows.sort(key=lambda row: (_supervisor(row), row.state, row.view.heartbeat.worker_id))
     live = [row.view for row in rows if row.state == "live"]
     return WorkersScreen(
-        groups,
+        tuple(rows),
         len(live),
-        len(rows) - len(live),
+        sum(row.state == "silent" for row in rows),
         sum(view.heartbeat.concurrency for view in live),
         sum(view.running for view in live),
     )
