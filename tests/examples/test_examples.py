@@ -135,7 +135,8 @@ def test_a_job_of_the_lease_worker_can_be_taken_from_it_by_hand(tmp_path):
 @pytest.mark.parametrize("events_in_kafka", [False, True])
 def test_event_consumers_go_on_though_a_node_is_killed_and_the_leader_stopped(tmp_path, events_in_kafka):
     place = {"HOLDFAST_EVENTS_URL": new_prefix()} if events_in_kafka else {}
-    output = run("03_event_consumers/play.py", directory=tmp_path, EVENTS="600", EVENTS_RECOVERY="2", **place)
+    variables = {"EVENTS": "600", "EVENTS_RECOVERY": "2", **place}
+    output = run("03_event_consumers/play.py", directory=tmp_path, code=0, **variables)
 
     assert re.search(r"kill -9 \w+", output)
     assert re.search(r"leader: \w+, epoch 2", output)

@@ -59,7 +59,7 @@ def url(store: str, tmp_path: Path) -> Iterator[str]:
     if store == "sqlite":
         yield f"sqlite:///{tmp_path}/jobs.db?synchronous=normal"
     else:
-        with clean_schema() if store == "postgresql" else mysql.clean_database(store) as url:
+        with clean_schema() if store == "postgresql" else mysql.clean_database("mariadb") as url:
             yield url
 
 

@@ -28,7 +28,7 @@ def test_every_answer_is_one_that_the_document_promises(url: str, tmp_path: Path
     answers = tmp_path / "answers"
     program = Path(sys.executable).with_name("schemathesis")
     with running_server(url) as server:
-        command = [
+        command: list[str | Path] = [
             *(program, "run", f"{server.url}/v1/openapi.json", "--max-examples", str(EXAMPLES), "--seed", "1"),
             *("--checks", "all", "--exclude-checks", BEYOND_A_SCHEMA, "--continue-on-failure", "--no-color"),
         ]

@@ -23,7 +23,7 @@ JOBS, FEW = 1_000_000, 12_000  # a page counts to 10,000
 CHUNK = 50_000
 LONGEST = 0.3  # seconds for a page
 LISTS = ("ready", "completed", "failed")
-CHANGES = (
+CHANGES: tuple[tuple[str, str, dict[str, object]], ...] = (
     ("POST", "/v1/jobs", {"task": "send", "queue": "mails", "kwargs": {"to": "x"}}),
     ("POST", "/v1/queues/mails/pause", {}),
     ("POST", "/v1/queues/mails/resume", {}),
@@ -69,8 +69,8 @@ async def asked_by(site: Site, statements: Callable[[], list[str]], job_id: str)
             found[path] = (len(statements()), min(spans))
     for method, path, body in CHANGES:
         statements()
-        answer: httpx.Response = await site.client.request(method, path, json=body, headers={"accept": "*/*"})
-        assert answer.status_code < 300, (path, answer.text)
+        changed: httpx.Response = await site.client.request(method, path, json=body, headers={"accept": "*/*"})
+        assert changed.status_code < 300, (path, changed.text)
         found[f"{method} {path}"] = (len(statements()), 0.0)
     return found
 
