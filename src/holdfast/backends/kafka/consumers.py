@@ -120,7 +120,7 @@ class AnchoredConsumers(OverStore[ConsumerStore]):
         return await self._store.release(grant)
 
     async def consumers(self) -> list[ConsumerView]:
-        """List the consumers; the oldest unhandled events are read, to tell their age."""
+        """List the consumers; the oldest unhandled events are read for their age."""
         await self._categories.refresh()
         views = await self._store.consumers()
         places: dict[Share, Place] = {}
