@@ -87,7 +87,7 @@ WHOLE = {
     *("counts", "count_sums", "depth", "outstanding", "first_records", "list_consumers", "list_parked"),
     # All parked events of a consumer, or of one stream of it, or of a category that is trimmed.
     *("drop_parked", "drop_parked_past", "drop_trimmed_parked", "forget_parked", "retry_parked", "retry_no_more"),
-    "retrying_among",
+    *("parked_among", "retrying_among"),
     # They delete what is too old, a bounded part of it each time, and change all keys of a task.
     *("trim_transitions", "wake_limit_keys"),
 }

@@ -51,6 +51,12 @@ where consumer = :consumer and category_id = :category_id and partition_id = :pa
   and position_id not in (select position_id from json_table('[:handled]', '$[*]' columns (position_id bigint path '$')) as listed
                           where position_id is not null);
 
+-- name: retrying_at
+-- Those of these positions that have a parked event to be retried.
+select position_id, stream from holdfast_parked force index (primary)
+where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and retrying
+  and position_id in (:positions);
+
 -- name: retrying_among
 -- Those of these streams whose last parked event is to be retried.
 select latest.stream
@@ -76,6 +82,13 @@ from (
 straight_join holdfast_event as event on event.event_id = parked.event_id
 straight_join holdfast_category as category on category.category_id = parked.category_id
 order by parked.position_id;
+
+-- name: list_kept_retries
+-- The same of those that another system keeps. Written as an equation, so that the index serves.
+select attempts, event_text from holdfast_parked
+where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and retrying = 1
+  and event_text is not null
+order by position_id limit :limit;
 
 -- name: list_parked
 select category.category, parked.partition_id, parked.position_id, parked.event_id, parked.stream, parked.failure,
