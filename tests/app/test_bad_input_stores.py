@@ -261,7 +261,7 @@ async def test_an_app_that_could_not_open_its_store_opens_it_once_it_is_there(tm
 async def test_another_store_cannot_be_chosen_once_one_is_open(tmp_path):
     app = App("sqlite://")
     async with app:
-        with pytest.raises(ConfigError, match=r"call app\.use\(…\) before anything else, or app\.close\(\) first"):
+        with pytest.raises(ConfigError, match=r"call app\.use\(…\) earlier, or app\.close\(\) first"):
             app.use(f"sqlite:///{tmp_path}/other.db")
     app.use(f"sqlite:///{tmp_path}/other.db")
 

@@ -85,8 +85,8 @@ class FewCalls:
     async def keep(self, _: Produced) -> None:
         self._left -= 1
 
-    def tell(self, _: Produced) -> None:
-        """Nobody wants to know."""
+    def report(self, _: Produced) -> None:
+        """Do nothing."""
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ class App(AnswersOtherCalls):
         if self.is_open:
             raise ConfigError(f"{self.backend.url} is open already: call app.use(…) earlier, or app.close() first")
         if self._is_alone:
-            raise ConfigError(f"this app reads {self.backend.url} without a store: leave out --url and $HOLDFAST_URL")
+            raise ConfigError(f"this app reads {self.backend.url} without a store: omit --url, unset $HOLDFAST_URL")
         self.backend = open_for_app(url, self.events_url, self.relays.categories)
 
     @property
