@@ -15,6 +15,7 @@ import pymysql.constants
 import pymysql.converters
 import pymysql.cursors
 import pytest
+from tests.servers.django_settings import configure_django
 
 from holdfast.backends.mysql.backend import MysqlBackend
 from holdfast.errors import ConfigError
@@ -63,12 +64,7 @@ def _driver() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _configured(_driver: None) -> None:
-    import django
-    from django.conf import settings
-
-    if not settings.configured:
-        settings.configure(USE_TZ=True)
-        django.setup()
+    configure_django()
 
 
 @pytest.mark.parametrize("commits", [True, False], ids=["committed", "rolled back"])

@@ -13,14 +13,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 import asyncpg
-import django
 import psycopg
 import sqlalchemy
-from django.conf import settings as django_settings
 from django.db import connections, transaction
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
+from tests.servers.django_settings import add_database
 
 T = TypeVar("T")
 
@@ -294,30 +293,17 @@ class SqlalchemySessionOverAsyncPsycopg(AsyncSqlalchemySession):
 
 
 def django_alias(url: str) -> str:
-    """Return the name under which Django knows a database; it is set up once, so each is added as it comes."""
-    if not django_settings.configured:
-        django_settings.configure(
-            DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
-            LOGGING_CONFIG=None,  # the logging of this process is the tests'
-            USE_TZ=True,
-        )
-        django.setup()
+    """Return the name under which Django knows a database; it is added when it is first asked for."""
     known = conninfo_to_dict(url)
-    if url not in connections.settings:
-        connections.settings[url] = connections.configure_settings(
-            {
-                "default": {},
-                url: {
-                    "ENGINE": "django.db.backends.postgresql",
-                    "NAME": known["dbname"],
-                    "USER": known.get("user", ""),
-                    "PASSWORD": known.get("password", ""),
-                    "HOST": known.get("host", ""),
-                    "PORT": str(known.get("port", "")),
-                },
-            }
-        )[url]
-    return url
+    return add_database(
+        url,
+        ENGINE="django.db.backends.postgresql",
+        NAME=str(known["dbname"]),
+        USER=str(known.get("user", "")),
+        PASSWORD=str(known.get("password", "")),
+        HOST=str(known.get("host", "")),
+        PORT=str(known.get("port", "")),
+    )
 
 
 class DjangoConnection(_Blocking):

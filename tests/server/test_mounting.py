@@ -9,6 +9,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from tests.server.conftest import client_of
+from tests.servers.django_settings import configure_django
 
 from holdfast import App, ConfigError
 from holdfast.server import asgi
@@ -55,12 +56,10 @@ async def test_in_fastapi_beside_its_own_routes(sqlite_app: App):
 
 
 async def test_in_django_with_a_prefix(sqlite_app: App):
-    from django.conf import settings
     from django.core.asgi import get_asgi_application
     from django.test import override_settings
 
-    if not settings.configured:  # once in a process: tests of callers' transactions may have done it
-        settings.configure()
+    configure_django()
     queue = asgi(sqlite_app, prefix="/queue")
 
     async def both(scope: Any, receive: Any, send: Any) -> None:

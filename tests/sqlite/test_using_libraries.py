@@ -7,14 +7,13 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import django
 import pytest
 import sqlalchemy
-from django.conf import settings as django_settings
 from django.db import connections, transaction
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from tests.app.work import ask, change
+from tests.servers.django_settings import add_database
 
 from holdfast import App, ConfigError
 from holdfast.app.tasks import TaskHandle
@@ -66,13 +65,7 @@ def session(path: Path) -> AbstractContextManager[Any]:
 
 
 def django_alias(path: Path) -> str:
-    if not django_settings.configured:
-        databases = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
-        django_settings.configure(DATABASES=databases, LOGGING_CONFIG=None, USE_TZ=True)
-        django.setup()
-    known = {"default": {}, str(path): {"ENGINE": "django.db.backends.sqlite3", "NAME": str(path)}}
-    connections.settings[str(path)] = connections.configure_settings(known)[str(path)]
-    return str(path)
+    return add_database(str(path), ENGINE="django.db.backends.sqlite3", NAME=str(path))
 
 
 @contextmanager
