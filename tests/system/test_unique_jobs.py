@@ -38,7 +38,7 @@ def test_no_key_has_two_unfinished_jobs_though_callers_and_workers_are_killed(le
     for key, job_id, _ in got:
         by_key.setdefault(key, set()).add(job_id)
     created = [job_id for _, job_id, is_new in got if is_new == "True"]
-    assert len(created) == len(set(created)) > 50
+    assert len(created) == len(set(created)) > KILLS  # a busy machine completes few jobs, and a key is free only then
     assert len(got) > len(created) + 50  # many got the job of another
     for key, job_ids in by_key.items():
         ledger.completed(*job_ids, within=30.0)
