@@ -1,12 +1,21 @@
-"""The server as a command: where it may listen."""
+"""The server as a command: where it may listen, and how KEDA reaches it."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from urllib.parse import urlsplit
+
 import pytest
+import yaml
 from tests.app.conftest import RELAXED
+from tests.server.conftest import client_of
 
 from holdfast import App, ConfigError
-from holdfast.server.serve import serve
+from holdfast.cli.server import run
+from holdfast.server import asgi
+from holdfast.server.serve import PORT, serve
+
+SCALED = Path(__file__).parents[2] / "deploy" / "kubernetes" / "scaledobject.yml"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])  # noqa: S104 - it is refused
@@ -17,3 +26,24 @@ def test_it_does_not_start_on_another_address_without_a_token(tmp_path, host: st
         serve(app, host=host, port=0)
 
     assert not app.is_open
+
+
+async def test_keda_reaches_the_backlog_with_its_token(sqlite_app: App):
+    objects = list(yaml.safe_load_all(SCALED.read_text(encoding="utf-8")))
+    authentications = {one["metadata"]["name"]: one["spec"] for one in objects if one["kind"] == "TriggerAuthentication"}
+    triggers = [trigger for one in objects for trigger in one["spec"].get("triggers", ())]
+    (asking,) = [trigger for trigger in triggers if trigger["type"] == "metrics-api"]
+    url = urlsplit(asking["metadata"]["url"])
+    token = await sqlite_app.tokens.create("keda", ["read"])
+
+    async with client_of(asgi(sqlite_app, requires_token=True)) as http:
+        refused = await http.get(url.path)
+        answer = await http.get(url.path, headers={"authorization": f"Bearer {token}"})
+
+    assert url.port == PORT
+    assert [option.default for option in run.params if option.name == "port"] == [PORT]
+    assert refused.status_code == 401
+    assert answer.json()[asking["metadata"]["valueLocation"]] == 0
+    assert asking["metadata"]["authMode"] == "bearer"
+    (secret,) = authentications[asking["authenticationRef"]["name"]]["secretTargetRef"]
+    assert secret["parameter"] == "token"
