@@ -30,7 +30,7 @@ def test_it_does_not_start_on_another_address_without_a_token(tmp_path, host: st
 
 async def test_keda_reaches_the_backlog_with_its_token(sqlite_app: App):
     objects = list(yaml.safe_load_all(SCALED.read_text(encoding="utf-8")))
-    authentications = {one["metadata"]["name"]: one["spec"] for one in objects if one["kind"] == "TriggerAuthentication"}
+    specs = {(one["kind"], one["metadata"]["name"]): one["spec"] for one in objects}
     triggers = [trigger for one in objects for trigger in one["spec"].get("triggers", ())]
     (asking,) = [trigger for trigger in triggers if trigger["type"] == "metrics-api"]
     url = urlsplit(asking["metadata"]["url"])
@@ -45,5 +45,5 @@ async def test_keda_reaches_the_backlog_with_its_token(sqlite_app: App):
     assert refused.status_code == 401
     assert answer.json()[asking["metadata"]["valueLocation"]] == 0
     assert asking["metadata"]["authMode"] == "bearer"
-    (secret,) = authentications[asking["authenticationRef"]["name"]]["secretTargetRef"]
+    (secret,) = specs["TriggerAuthentication", asking["authenticationRef"]["name"]]["secretTargetRef"]
     assert secret["parameter"] == "token"

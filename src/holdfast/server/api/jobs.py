@@ -7,7 +7,9 @@ from typing import Any, Final, cast, get_args
 
 import msgspec
 
+from holdfast.app.bulk import JobSelection
 from holdfast.app.job_handle import JobHandle
+from holdfast.app.job_search import search
 from holdfast.model.explanation import Cause, Explanation
 from holdfast.model.job import FINAL_STATES, JobState
 from holdfast.reports.failures import failure_groups
@@ -53,11 +55,14 @@ _GROUPED: Final = 500
 
 
 async def list_jobs(call: ApiCall[JobListQuery, NoFields]) -> Answer:
-    """List the jobs in one state, a page at a time."""
+    """List the jobs in one state, a page at a time.
+
+    Of many jobs, only some thousands are compared with a queue or a task at once: a page may have fewer jobs than the
+    limit, or none, and still a `cursor`, which goes on.
+    """
     query = call.query
-    page = await call.app.jobs.list(
-        query.state, queue=query.queue, task=query.task, cursor=query.cursor, limit=query.limit
-    )
+    selection = JobSelection(query.state, query.queue, query.task)
+    page = await search(call.app, selection, cursor=query.cursor, limit=query.limit)
     return Answer(JobList([shown(ListedJobView, job) for job in page.jobs], page.cursor))
 
 

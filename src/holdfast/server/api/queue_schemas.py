@@ -41,8 +41,8 @@ class QueueList(msgspec.Struct, frozen=True):
     queues: list[ShownQueue]
 
 
-class QueueQuery(Request, frozen=True):
-    """`most`: count at most about so many jobs of each state."""
+class CountQuery(Request, frozen=True):
+    """`most`: count at most about so many jobs of each queue, task and state."""
 
     most: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
 
@@ -61,7 +61,7 @@ class Changed(msgspec.Struct, frozen=True):
 
 
 class ShownTask(msgspec.Struct, frozen=True):
-    """A task, and the number of its jobs in each state, over all queues."""
+    """A task, and the number of its jobs in each state, over all queues; `at_least` as for a queue."""
 
     name: str
     paused: bool
@@ -71,6 +71,7 @@ class ShownTask(msgspec.Struct, frozen=True):
     running: int
     failed: int
     oldest_ready_seconds: float | None
+    at_least: list[str]
     limit: ShownLimit | None
     key_limit: ShownLimit | None
 

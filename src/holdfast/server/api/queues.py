@@ -11,8 +11,8 @@ from holdfast.server.api.operation import Answer, ApiCall, Need, Operation
 from holdfast.server.api.queue_schemas import (
     BacklogQuery,
     Changed,
+    CountQuery,
     QueueList,
-    QueueQuery,
     RunRequest,
     ScheduleList,
     ShownLimit,
@@ -36,7 +36,7 @@ def _limit(limit: object) -> ShownLimit | None:
 # --- queues -----------------------------------------------------------------------------------------------------------
 
 
-async def list_queues(call: ApiCall[QueueQuery, NoFields]) -> Answer:
+async def list_queues(call: ApiCall[CountQuery, NoFields]) -> Answer:
     """List all queues."""
     views = await call.app.queues.list(most=call.query.most)
     return Answer(
@@ -67,13 +67,14 @@ async def resume_queue(call: ApiCall[NoFields, NoFields]) -> Answer:
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
-async def list_tasks(call: ApiCall[NoFields, NoFields]) -> Answer:
+async def list_tasks(call: ApiCall[CountQuery, NoFields]) -> Answer:
     """List all tasks that have had a job or a pause."""
-    return Answer(TaskList([_task(view) for view in await call.app.tasks.list()]))
+    return Answer(TaskList([_task(view) for view in await call.app.tasks.list(most=call.query.most)]))
 
 
 def _task(view: TaskView) -> ShownTask:
-    return shown(ShownTask, view, limit=_limit(view.limit), key_limit=_limit(view.key_limit))
+    limits = {"limit": _limit(view.limit), "key_limit": _limit(view.key_limit)}
+    return shown(ShownTask, view, at_least=list(view.at_least), **limits)
 
 
 async def pause_task(call: ApiCall[NoFields, NoFields]) -> Answer:
@@ -158,11 +159,11 @@ _QUEUE: Final = "/v1/queues/{queue}"
 _TASK: Final = "/v1/tasks/{task}"
 _SCHEDULE: Final = "/v1/schedules/{schedule}"
 OPERATIONS: Final = (
-    Operation("GET", "/v1/queues", list_queues, Need.READ, {200: QueueList}, query=QueueQuery),
+    Operation("GET", "/v1/queues", list_queues, Need.READ, {200: QueueList}, query=CountQuery),
     Operation("GET", f"{_QUEUE}/backlog", show_backlog, Need.READ, {200: Backlog}, query=BacklogQuery),
     Operation("POST", f"{_QUEUE}/pause", pause_queue, Need.OPERATE, {200: Changed}),
     Operation("POST", f"{_QUEUE}/resume", resume_queue, Need.OPERATE, {200: Changed}),
-    Operation("GET", "/v1/tasks", list_tasks, Need.READ, {200: TaskList}),
+    Operation("GET", "/v1/tasks", list_tasks, Need.READ, {200: TaskList}, query=CountQuery),
     Operation("POST", f"{_TASK}/pause", pause_task, Need.OPERATE, {200: Changed}),
     Operation("POST", f"{_TASK}/resume", resume_task, Need.OPERATE, {200: Changed}),
     Operation("GET", "/v1/workers", list_workers, Need.READ, {200: WorkerList}),
