@@ -128,6 +128,11 @@ async def test_a_stale_fence_writes_nothing_and_a_repeat_is_answered_as_before(h
     assert await finish(http, old, result=1) == "lost"
     assert [await finish(http, new, result=2) for _ in range(2)] == ["done", "done"]
     assert (await http.get(f"/v1/jobs/{new['job']['id']}/result")).json()["result"] == 2
+    fences = [one["lease"]["fence"] for one in (old, new)]
+    shown = (await http.get(f"/v1/jobs/{new['job']['id']}")).json()["attempts"]
+    assert [attempt["fence"] for attempt in shown] == fences
+    page = (await http.get(f"/jobs/{new['job']['id']}")).text
+    assert [f'class="right id">{fence}</td>' in page for fence in fences] == [True, True]
 
 
 async def test_each_item_has_its_own_verdict(http, app: App):

@@ -302,6 +302,7 @@ class ReferenceMaintenance(ReferenceKeyLimits, ReferenceUniqueKeys, ReferenceChi
         record.keep_attempt(
             AttemptView(
                 attempt=record.counters.attempt,
+                fence=active.fence,
                 worker_id=active.worker_id,
                 started_at=to_datetime(active.started_us),
                 ended_at=to_datetime(self.now),
