@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,7 +14,7 @@ from tests.server.conftest import client_of
 from holdfast import App, ConfigError
 from holdfast.cli.server import run
 from holdfast.server import asgi
-from holdfast.server.serve import PORT, serve
+from holdfast.server.serve import PORT, check_tokens, serve
 
 SCALED = Path(__file__).parents[2] / "deploy" / "kubernetes" / "scaledobject.yml"
 
@@ -26,6 +27,15 @@ def test_it_does_not_start_on_another_address_without_a_token(tmp_path, host: st
         serve(app, host=host, port=0)
 
     assert not app.is_open
+
+
+async def test_an_expired_token_is_none(sqlite_app: App):
+    await sqlite_app.tokens.create("old", ["admin"], lasts=timedelta(microseconds=1))
+
+    with pytest.raises(ConfigError, match="no valid token"):
+        await check_tokens(sqlite_app, "0.0.0.0")  # noqa: S104 - it is refused
+    await sqlite_app.tokens.create("new", ["read"])
+    await check_tokens(sqlite_app, "0.0.0.0")  # noqa: S104 - not served
 
 
 async def test_keda_reaches_the_backlog_with_its_token(sqlite_app: App):

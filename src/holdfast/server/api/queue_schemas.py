@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.reports.states import ScheduleState
-from holdfast.server.api.fields import Id, Request
+from holdfast.server.api.fields import Id, LeaseLength, Name, Request
 
 
 class ShownLimit(msgspec.Struct, frozen=True):
@@ -97,6 +97,23 @@ class ShownWorker(msgspec.Struct, frozen=True):
     started_at: datetime
     silent_seconds: float
     supervisor_id: str | None
+
+
+class ReportedWorker(Request, frozen=True):
+    """What a worker runs: it is listed from now on, and counts as silent after the length of its lease."""
+
+    queues: Annotated[list[Name], Meta(min_length=1, max_length=100)]
+    tasks: Annotated[list[Name], Meta(min_length=1, max_length=1000)]
+    concurrency: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    lease_seconds: LeaseLength = 30.0
+    host: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    pid: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+
+
+class HeardWorker(msgspec.Struct, frozen=True):
+    """A worker whose report was received."""
+
+    worker_id: str
 
 
 class WorkerList(msgspec.Struct, frozen=True):
