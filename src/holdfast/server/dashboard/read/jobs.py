@@ -31,7 +31,7 @@ ORDER: Final = (
 
 
 class StateTab(msgspec.Struct, frozen=True):
-    """A tab; `count` is None for states whose jobs are not counted, and under a filter by task."""
+    """A tab; `count` is None for states whose jobs are not counted, and under other filters than by queue."""
 
     state: JobState
     count: str | None
@@ -73,7 +73,7 @@ async def read_jobs(app: App, query: JobsQuery) -> JobsScreen:
 
 def _tabs(query: JobsQuery, queues: list[QueueView]) -> tuple[StateTab, ...]:
     def count(state: JobState) -> str | None:
-        if state not in COUNTED or query.task is not None or query.error is not None:
+        if state not in COUNTED or query.filters.keys() - {"queue"}:
             return None
         counted = {name for view in queues for name in view.at_least}
         return at_least(sum(getattr(view, state) for view in queues), state, counted)
@@ -87,8 +87,8 @@ async def matching(app: App, query: JobsQuery) -> FoundJobs:
     Ready jobs are indexed by queue and task. In the other states a store would search on until it has found enough,
     over millions of jobs if none matches: here the search ends after some chunks, and goes on from there when asked.
     """
-    is_plain = query.queue is None and query.task is None and query.error is None
-    if query.state in {JobState.READY, JobState.RUNNING} or is_plain:
+    is_indexed = query.state in {JobState.READY, JobState.RUNNING} and query.is_selection and query.error is None
+    if is_indexed or not query.filters:
         page = await app.jobs.list(query.state, queue=query.queue, task=query.task, cursor=query.cursor, limit=SHOWN)
         return FoundJobs(page.jobs, page.cursor)
     found: list[JobView] = []
@@ -109,4 +109,5 @@ async def matching(app: App, query: JobsQuery) -> FoundJobs:
 
 def _fits(job: JobView, query: JobsQuery) -> bool:
     is_asked = query.queue in {None, job.queue} and query.task in {None, job.task}
-    return is_asked and query.error in {None, error_shape(job.reason)}
+    is_keyed = query.order_key in {None, job.order_key} and query.worker in {None, job.worker_id}
+    return is_asked and is_keyed and query.error in {None, error_shape(job.reason)}
