@@ -77,6 +77,7 @@ async def test_a_job_of_a_large_graph_stays_small(site):
         assert await size_of(site, f"/jobs/{job.id}") <= MOST_BYTES
 
 
+@pytest.mark.slow
 async def test_lists_of_long_texts_stay_small(site):
     @site.app.task(queue=LONG_NAME, max_attempts=1, name=LONG_NAME)
     async def fail(number: int) -> None:
@@ -86,26 +87,26 @@ async def test_lists_of_long_texts_stay_small(site):
     async def bill(event: Event) -> None:
         deep(200)
 
-    await fail.enqueue_many([{"number": number} for number in range(60)])
-    await site.app.drain(LONG_NAME, 60)
-    for place in range(60):  # of as many groups
+    await fail.enqueue_many([{"number": number} for number in range(50)])
+    await site.app.drain(LONG_NAME, 50)
+    for place in range(50):  # of as many groups
         await site.send.options(queue="q" + "q" * place).enqueue("x")
-    for place in range(60):
+    for place in range(50):
         (job,) = await site.app.claim("q" + "q" * place, worker_id="w" * MAX_NAME, lease=60)
         await job.fail(ValueError("x" * place + LONG))
-    await fail.options(order_key="<" * MAX_NAME).enqueue_many([{"number": number} for number in range(60)])
+    await fail.options(order_key="<" * MAX_NAME).enqueue_many([{"number": number} for number in range(50)])
     await site.app.claim(LONG_NAME, 1, worker_id="w" * MAX_NAME, lease=60)
-    for _ in range(60):
+    for _ in range(50):
         await site.app.audit.record("w" * 200, "a" * 200, "<" * 200, LONG, origin=LONG)
     await site.app.category("d" * MAX_NAME, partitions=1)
     await site.app.append_many(
         "d" * MAX_NAME,
-        [{"stream": f"{number}" + "<" * 250, "name": LONG_NAME, "payload": LONG} for number in range(60)],
+        [{"stream": f"{number}" + "<" * 250, "name": LONG_NAME, "payload": LONG} for number in range(35)],
     )
     node = site.app.node()
     running = asyncio.create_task(node.run())
-    async with asyncio.timeout(20):
-        while not all(view.parked == 60 for view in await site.app.consumers.list()) or not await site.app.nodes():  # noqa: ASYNC110
+    async with asyncio.timeout(40):
+        while not all(view.parked == 35 for view in await site.app.consumers.list()) or not await site.app.nodes():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     states = ("running", "ready", "blocked", "failed")
     preview = f"/preview?verb=retry&of=all&state=failed&task={LONG_NAME}"
