@@ -7,6 +7,7 @@ asked. So a page may have fewer jobs than were asked for, or none, and still a c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -35,10 +36,17 @@ class FoundJobs(msgspec.Struct, frozen=True):
     is_cut: bool = False
 
 
-async def search(app: App, selection: JobSelection, *, cursor: str | None = None, limit: int = 50) -> FoundJobs:
-    """Return a page of the jobs that a selection contains, whatever their age."""
+async def search(
+    app: App,
+    selection: JobSelection,
+    *,
+    cursor: str | None = None,
+    limit: int = 50,
+    accepts: Callable[[JobView], bool] | None = None,
+) -> FoundJobs:
+    """Return a page of the jobs that a selection contains, whatever their age, and that `accepts` returns true for."""
     is_plain = selection.queue is None and selection.task is None
-    if selection.error is None and (is_plain or selection.state in _INDEXED):
+    if accepts is None and selection.error is None and (is_plain or selection.state in _INDEXED):
         page = await app.jobs.list(
             selection.state, queue=selection.queue, task=selection.task, cursor=cursor, limit=limit
         )
@@ -47,7 +55,8 @@ async def search(app: App, selection: JobSelection, *, cursor: str | None = None
     looked_at = 0
     for _ in range(_MOST_CHUNKS):
         page = await _chunk(app, selection, cursor, _CHUNK)
-        places = [place for place, job in enumerate(page.jobs, 1) if selection.fits(job)]
+        fitting = (place for place, job in enumerate(page.jobs, 1) if selection.fits(job))
+        places = [place for place in fitting if accepts is None or accepts(page.jobs[place - 1])]
         room = limit - len(found)
         found += [page.jobs[place - 1] for place in places[:room]]
         if len(places) >= room and places[room - 1] < len(page.jobs):  # the next page begins inside this chunk

@@ -40,7 +40,7 @@ def chromium() -> str:
 
 
 @asynccontextmanager
-async def browsing(folder: Path, theme: str = "system") -> AsyncIterator[BrowserContext]:
+async def browsing(folder: Path, theme: str = "system", *, scripts: bool = True) -> AsyncIterator[BrowserContext]:
     """Open a browser with a profile of its own, in which every breach of the content security policy is recorded."""
     async with async_playwright() as playwright:
         context = await playwright.chromium.launch_persistent_context(
@@ -49,6 +49,7 @@ async def browsing(folder: Path, theme: str = "system") -> AsyncIterator[Browser
             args=FLAGS,
             color_scheme="dark" if theme == "dark" else "light",
             viewport={"width": 1280, "height": 900},
+            java_script_enabled=scripts,
         )
         await context.add_init_script(
             "window.breaches = [];"

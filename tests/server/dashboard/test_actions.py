@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import re
+from urllib.parse import urlencode
 
 import pytest
 
@@ -12,8 +13,8 @@ from holdfast.model.job import JobState
 
 
 def fields_of(text: str, verb: str) -> dict[str, str]:
-    """Return the hidden fields of the form with a verb, as its page shows it."""
-    for form in re.findall(r"<form method=\"post\".*?</form>", text, re.DOTALL):
+    """Return the hidden fields of the form with a verb, as its page shows it: those that the page that asks repeats."""
+    for form in re.findall(r"<form.*?</form>", text, re.DOTALL):
         fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', form))
         if fields.get("verb") == verb:
             return fields
@@ -183,11 +184,11 @@ async def test_one_group_of_errors_is_retried_and_no_other_job_of_its_task(site)
     for place, job in enumerate(await site.app.claim("mails", 6, lease=60)):
         await job.fail(ValueError(f"no mailbox {place}" if place < 4 else f"no connection, attempt {place}"))
     text = await site.get("/errors")
-    (preview,) = [path for path in re.findall(r'href="(/preview[^"]+)"', text) if "mailbox" in path]
-    jobs = await site.get(preview.replace("&amp;", "&").replace("/preview", "/jobs"))
-    assert jobs.count("<tr data-key") == 4
+    (form,) = [each for each in re.findall(r'<form class="push".*?</form>', text) if "mailbox" in each]
+    query = urlencode({name: html.unescape(value) for name, value in re.findall(r'name="(\w+)" value="([^"]*)"', form)})
+    assert (await site.get(f"/jobs?{query}")).count("<tr data-key") == 4
 
-    asked = await site.get(preview.replace("&amp;", "&"))
+    asked = await site.get(f"/preview?{query}")
     assert "Retry 4 failed jobs" in asked
     fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', asked[asked.index('action="/preview"') :]))
     await site.post("/preview", **{name: html.unescape(value) for name, value in fields.items()})
@@ -234,3 +235,92 @@ async def test_the_audit_log_shows_who_did_what(site):
 
     assert "queue.pause" in text
     assert "127.0.0.1" in text
+
+
+ASKED = [
+    ("/queues", "pause", "mails", "Pause queue mails?"),
+    ("/tasks", "pause", "send", "Pause task send in all queues?"),
+    ("/schedules", "pause", "nightly", "Pause schedule nightly?"),
+]
+
+
+@pytest.mark.parametrize(("path", "verb", "name", "question"), ASKED)
+async def test_a_pause_is_asked_about_and_shown_with_its_reason(site, path, verb, name, question):
+    await site.send.enqueue("x")
+    await site.app.schedules.add("nightly", "send", "30 2 * * *", kwargs={"to": "all"})
+
+    asked = await site.get(f"/ask?of={path}&verb={verb}&name={name}&back={path}")
+    assert question in asked
+    answer = await site.post(path, **fields_of(asked, verb), reason="the mail server is down")
+
+    assert answer.headers["location"] == path
+    assert (await site.app.audit.list())[0].detail == "the mail server is down"
+    assert "by authorize" in await site.get(path)
+    assert "the mail server is down" in await site.get(path)
+    await site.post(path, verb="resume", name=name)
+    assert "the mail server is down" not in await site.get(path)
+
+
+async def test_a_job_is_cancelled_with_a_reason_and_a_stale_question_is_refused(site):
+    job = await site.send.options(delay=600).enqueue("later")
+    fields = fields_of(await site.get(f"/jobs/{job.id}"), "cancel")
+    asked = await site.get(f"/ask?{urlencode(fields)}")
+    assert "Cancel job" in asked
+
+    await site.app.jobs.cancel(job.id)
+    await site.post(f"/jobs/{job.id}", 409, **fields_of(asked, "cancel"), reason="late")
+    other = await site.send.options(delay=600).enqueue("later")
+    fields = fields_of(await site.get(f"/jobs/{other.id}"), "cancel")
+    fields = fields_of(await site.get(f"/ask?{urlencode(fields)}"), "cancel")
+    await site.post(f"/jobs/{other.id}", **fields, reason="not wanted")
+
+    assert (await site.app.jobs.show(other.id)).job.reason == "not wanted"
+
+
+@pytest.mark.parametrize(
+    ("role", "path", "status"),
+    [
+        ("read", "/ask?of=/queues&verb=pause&name=mails", 403),
+        ("operate", "/ask?of=/streams&verb=drop_parked&name=billing", 403),
+        ("admin", "/ask?of=/queues&verb=resume&name=mails", 422),
+        ("admin", "/ask?of=/elsewhere&verb=pause&name=mails", 422),
+        ("admin", "/ask?of=/queues&verb=pause", 422),
+        ("admin", "/ask?of=//evil.example&verb=pause&name=mails", 422),
+    ],
+)
+async def test_nothing_is_asked_that_may_not_or_cannot_be_done(site, role, path, status):
+    site.role = role
+
+    await site.get(path, status)
+
+
+@pytest.mark.parametrize("back", ["https://evil.example", "//evil.example", "javascript:alert(1)"])
+async def test_the_way_back_from_a_question_stays_on_this_server(site, back):
+    text = await site.get(f"/ask?of=/queues&verb=pause&name=mails&back={back}")
+
+    assert f'href="{back}' not in text
+
+
+async def test_rows_found_by_their_order_key_can_be_selected_but_not_changed_all_at_once(site):
+    await site.send.options(order_key="customer 7").enqueue_many([{"to": "a"}, {"to": "b"}])
+    await site.send.options(order_key="customer 8").enqueue("c")
+
+    text = await site.get("/jobs?state=ready&order_key=customer 7")
+
+    assert text.count("<tr data-key") == 1  # the other one is blocked behind it
+    assert (await site.get("/jobs?state=blocked&order_key=customer 7")).count("<tr data-key") == 1
+    assert "All that match" not in text
+    await site.get("/preview?verb=cancel&of=all&state=ready&order_key=customer 7", 422)
+    await site.post("/preview", 422, verb="cancel", state="ready", order_key="customer 7")
+    assert len((await site.app.jobs.list("ready")).jobs) == 2
+
+
+async def test_the_jobs_of_a_worker_are_found(site):
+    await site.send.enqueue_many([{"to": "a"}, {"to": "b"}])
+    await site.app.claim("mails", worker_id="worker-a", lease=60)
+    await site.app.claim("mails", worker_id="worker-b", lease=60)
+
+    answer = await site.client.get("/jobs", params={"q": "worker:worker-a state:running"})
+
+    assert answer.headers["location"] == "/jobs?state=running&worker=worker-a"
+    assert (await site.get(answer.headers["location"])).count("<tr data-key") == 1

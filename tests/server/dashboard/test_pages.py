@@ -236,7 +236,7 @@ async def test_the_graph_of_a_job_is_drawn_and_listed(site):
     text = await site.get(f"/jobs/{child.id}")
 
     assert text.count('class="waits"') == 1
-    assert f'href="/jobs/{parent.id}" aria-label=' in text
+    assert f'href="/jobs/{parent.id}"><rect' in text
     assert "<h2>Parents</h2>" in text
     assert "<h2>Children</h2>" in await site.get(f"/jobs/{parent.id}")
 

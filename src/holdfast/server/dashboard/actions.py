@@ -6,7 +6,7 @@ tab is stale, and its viewer decided on something else than what is there now.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -18,6 +18,7 @@ from holdfast.server.access import Role
 from holdfast.server.dashboard.forms import Form
 from holdfast.server.dashboard.frame import ActionNotice
 from holdfast.server.dashboard.read.job import seen_state
+from holdfast.server.dashboard.read.streams import PositionChange, read_moves
 from holdfast.server.problems import Problem
 from holdfast.store.stream_values import StartAt
 from holdfast.store.values import Cancellation
@@ -26,11 +27,24 @@ _RESET_WITHIN: Final = 10.0  # seconds: a person waits for the answer
 
 
 class Action(msgspec.Struct, frozen=True):
-    """A verb on one thing: `run` returns what to report to the viewer. `name` is that in the audit log."""
+    """A verb on one thing: `run` returns what to report to the viewer. `name` is that in the audit log.
+
+    With a `question`, a page asks it first, and says what the `effect` is. `{}` is the thing.
+    """
 
     name: str
     role: Role
     run: Callable[[App, str, Form], Awaitable[ActionNotice]]
+    question: str = ""
+    effect: str = ""
+    has_reason: bool = False
+    """Whether the viewer may say why: it stands in the audit log."""
+    moves: Callable[[App, str, Form], Awaitable[Sequence[PositionChange]]] | None = None
+    """How the positions of a consumer would change, for the page that asks."""
+
+    def detail(self, form: Form, notice: ActionNotice) -> str:
+        """Return what the audit log says beyond name and target."""
+        return form.get("reason") if self.has_reason and notice.kind == "ok" else notice.text
 
 
 def done(text: str) -> ActionNotice:
@@ -137,12 +151,21 @@ async def _resume_consumer(app: App, name: str, _: Form) -> ActionNotice:
     return done(f"Consumer {name} goes on.") if changed else unchanged(f"Consumer {name} was not paused.")
 
 
-async def _reset_consumer(app: App, name: str, form: Form) -> ActionNotice:
+def _start_of(form: Form) -> StartAt:
     to = form.require("to")
     if to not in list(StartAt):
         raise ConfigError(f"to={to!r}: a consumer is reset here to its beginning or end")
+    return StartAt(to)
+
+
+async def _reset_moves(app: App, name: str, form: Form) -> Sequence[PositionChange]:
+    return await read_moves(app, name, _start_of(form))
+
+
+async def _reset_consumer(app: App, name: str, form: Form) -> ActionNotice:
+    to = _start_of(form)
     try:
-        await app.consumers.reset(name, StartAt(to), within=_RESET_WITHIN)
+        await app.consumers.reset(name, to, within=_RESET_WITHIN)
     except TimeoutError as error:
         raise Problem(409, "still-held", str(error)) from error
     return done(f"Consumer {name} reads from the {to}.")
@@ -156,33 +179,77 @@ async def _drop_parked(app: App, name: str, _: Form) -> ActionNotice:
     return done(f"{counted(await app.consumers.drop_parked(name), 'parked event')} deleted.")
 
 
+_RUNNING_GO_ON: Final = "No job of it is claimed until it is resumed. Those that run go on."
 ON_JOBS: Final[Mapping[str, Action]] = {
     "retry": Action("job.retry", Role.OPERATE, _retry),
-    "cancel": Action("job.cancel", Role.OPERATE, _cancel),
+    "cancel": Action(
+        "job.cancel",
+        Role.OPERATE,
+        _cancel,
+        "Cancel job {}?",
+        "If it waits, it ends now. If it runs, its worker is asked to abort it.",
+        has_reason=True,
+    ),
     "copy": Action("job.copy", Role.OPERATE, _copy),
-    "delete": Action("job.delete", Role.ADMIN, _delete),
-    "reset": Action("lease.reset", Role.ADMIN, _reset),
+    "delete": Action("job.delete", Role.ADMIN, _delete, "Delete job {}?", "It cannot be brought back."),
+    "reset": Action(
+        "lease.reset",
+        Role.ADMIN,
+        _reset,
+        "Reset the lease of job {}?",
+        "The job is ready again at once, and writes of the worker that holds it now are refused. "
+        "What that worker does outside of the store is not undone, and may happen twice.",
+    ),
 }
 ON_NAMES: Final[Mapping[str, Mapping[str, Action]]] = {
     "/queues": {
-        "pause": Action("queue.pause", Role.OPERATE, _pause_queue),
+        "pause": Action("queue.pause", Role.OPERATE, _pause_queue, "Pause queue {}?", _RUNNING_GO_ON, has_reason=True),
         "resume": Action("queue.resume", Role.OPERATE, _resume_queue),
     },
     "/tasks": {
-        "pause": Action("task.pause", Role.OPERATE, _pause_task),
+        "pause": Action(
+            "task.pause", Role.OPERATE, _pause_task, "Pause task {} in all queues?", _RUNNING_GO_ON, has_reason=True
+        ),
         "resume": Action("task.resume", Role.OPERATE, _resume_task),
     },
     "/schedules": {
-        "pause": Action("schedule.pause", Role.OPERATE, _pause_schedule),
+        "pause": Action(
+            "schedule.pause",
+            Role.OPERATE,
+            _pause_schedule,
+            "Pause schedule {}?",
+            "No job of it is enqueued until it is resumed. Times that pass meanwhile are left out.",
+            has_reason=True,
+        ),
         "resume": Action("schedule.resume", Role.OPERATE, _resume_schedule),
         "run": Action("schedule.run", Role.OPERATE, _run_schedule),
     },
     "/streams": {
-        "pause": Action("consumer.pause", Role.OPERATE, _pause_consumer),
+        "pause": Action(
+            "consumer.pause",
+            Role.OPERATE,
+            _pause_consumer,
+            "Pause consumer {}?",
+            "It stops after the events in flight, and keeps its positions.",
+            has_reason=True,
+        ),
         "resume": Action("consumer.resume", Role.OPERATE, _resume_consumer),
-        "reset": Action("consumer.reset", Role.ADMIN, _reset_consumer),
+        "reset": Action(
+            "consumer.reset",
+            Role.ADMIN,
+            _reset_consumer,
+            "Reset consumer {}?",
+            "It is paused until its nodes have released their partitions, then reads from the new positions.",
+            moves=_reset_moves,
+        ),
         "retry_parked": Action("consumer.retry_parked", Role.OPERATE, _retry_parked),
-        "drop_parked": Action("consumer.drop_parked", Role.ADMIN, _drop_parked),
+        "drop_parked": Action(
+            "consumer.drop_parked",
+            Role.ADMIN,
+            _drop_parked,
+            "Drop all parked events of consumer {}?",
+            "The consumer never handles them. The events themselves stay in their streams.",
+        ),
     },
 }
 """The verbs on things with names, by the path that their forms are sent to."""

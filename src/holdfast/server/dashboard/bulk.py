@@ -68,8 +68,7 @@ async def start(request: Request) -> Response:
 
 
 def _parts(query: JobsQuery) -> list[tuple[str, str]]:
-    parts = [("state", str(query.state)), ("queue", query.queue), ("task", query.task), ("error", query.error)]
-    return [(name, value) for name, value in parts if value]
+    return [("state", str(query.state)), *query.filters.items()]
 
 
 async def _change_each(app: App, verb: str, query: JobsQuery, ids: list[str], reason: str) -> ActionNotice:

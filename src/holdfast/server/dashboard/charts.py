@@ -13,6 +13,7 @@ from holdfast.store.values import Count
 WINDOWS: Final = {"1h": timedelta(hours=1), "6h": timedelta(hours=6), "24h": timedelta(hours=24)}
 """What a chart may cover. A week of minutes would be too many rows to read for one page."""
 _STEPS: Final = {"1h": timedelta(minutes=1), "6h": timedelta(minutes=5), "24h": timedelta(minutes=20)}
+_STEP_NAMES: Final = {"1h": "minute", "6h": "5 minutes", "24h": "20 minutes"}
 SERIES: Final[tuple[str, ...]] = ("completed", "retried", "failed")
 """From the bottom of a stack to its top."""
 WIDTH, HEIGHT = 720, 120
@@ -43,6 +44,7 @@ class BarChart(msgspec.Struct, frozen=True):
     bars: tuple[Bar, ...]
     top: int
     totals: dict[str, int]
+    step: str
     start_at: datetime
     middle_at: datetime
     end_at: datetime
@@ -71,7 +73,7 @@ def throughput(counts: Iterable[Count], window: str, now: datetime) -> BarChart:
     width = WIDTH / steps
     bars = tuple(_bar(each, place * width, width, top, first + place * step) for place, each in enumerate(sums))
     totals = {series: sum(each[series] for each in sums) for series in SERIES}
-    return BarChart(window, bars, top, totals, first, first + step * (steps // 2), last)
+    return BarChart(window, bars, top, totals, _STEP_NAMES[window], first, first + step * (steps // 2), last)
 
 
 def _bar(sums: dict[str, int], x: float, width: float, top: int, at: datetime) -> Bar:
@@ -93,10 +95,10 @@ def _floor(instant: datetime, step: timedelta) -> datetime:
 
 
 def _rounded_up(value: int) -> int:
-    """Return the next round number: 1, 2 or 5 times a power of ten."""
+    """Return the next round number: 1, 2, 3, 4, 6 or 8 times a power of ten. So no chart is half empty."""
     size = 1
     while True:
-        for factor in (1, 2, 5):
+        for factor in (1, 2, 3, 4, 6, 8):
             if factor * size >= value:
                 return factor * size
         size *= 10

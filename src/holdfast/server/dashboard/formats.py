@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from holdfast.model.ids import short_id
-from holdfast.reports.text import line
-from holdfast.reports.times import iso, relative, span
+from holdfast.reports.text import block, line
+from holdfast.reports.times import iso, now, relative, span
 
 NOTHING: Final = "\N{EN DASH}"
+ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
 _SPACE: Final = "\N{NARROW NO-BREAK SPACE}"
 _SHORT: Final = timedelta(seconds=1)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -54,6 +55,12 @@ def exact(instant: datetime | None) -> str:
     return NOTHING if instant is None else f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
+def clock(instant: datetime) -> str:
+    """Return the time of day, with the day if that is not today."""
+    at = instant.astimezone(UTC)
+    return f"{at:%H:%M:%S} UTC" if at.date() == now().date() else f"{at:%b %d %H:%M:%S} UTC"
+
+
 def short(job: Any) -> str:
     """Return the short id of a job, of any of the values that have one."""
     return short_id(job.seq, job_id(job))
@@ -72,17 +79,36 @@ def pretty(data: object) -> str:
 
 def tail(text: str, most: int = 18) -> str:
     """Return the end of a long id, which identifies it better than its beginning."""
-    return text if len(text) <= most else f"\N{HORIZONTAL ELLIPSIS}{text[-most:]}"
+    return text if len(text) <= most else f"{ELLIPSIS}{text[-most:]}"
 
 
-FILTERS: Final = {
+def cut(text: str, most: int, keeps: Literal["begin", "end"] = "begin") -> str:
+    """Return the begin or the end of a text that takes at most so many bytes of HTML, with an ellipsis if it is cut."""
+    if len(text) <= most and _bytes_of_html(text) <= most:
+        return text
+    room = most - len(ELLIPSIS.encode())
+    fits, fits_not = 0, most + 1
+    while fits_not - fits > 1:
+        tried = (fits + fits_not) // 2
+        is_fitting = _bytes_of_html(text[:tried] if keeps == "begin" else text[-tried:]) <= room
+        fits, fits_not = (tried, fits_not) if is_fitting else (fits, tried)
+    return text[:fits] + ELLIPSIS if keeps == "begin" else ELLIPSIS + text[len(text) - fits :]
+
+
+def _bytes_of_html(text: str) -> int:
+    return len(escape(block(text)).encode())
+
+
+FILTERS: Final[dict[str, Any]] = {
     "number": number,
     "duration": duration,
     "ago": ago,
     "exact": exact,
+    "clock": clock,
     "short": short,
     "job_id": job_id,
     "pretty": pretty,
     "tail": tail,
     "line": line,
+    "cut": cut,
 }

@@ -20,6 +20,8 @@ from holdfast.server.dashboard.formats import FILTERS
 from holdfast.server.problems import Problem
 from holdfast.server.state import state_of
 
+_WITHIN: Final = {"/preview": "/jobs", "/events": "/streams", "/consumer": "/streams"}
+"""Pages that have no entry in the navigation, by the page from which one gets there."""
 THEMES: Final = ("light", "dark", "system")
 THEME_COOKIE, KEYS_COOKIE, NOTICE_COOKIE = "holdfast_theme", "holdfast_keys", "holdfast_notice"
 
@@ -123,9 +125,10 @@ def _visible(value: object) -> object:
 def render(template: str, frame: Frame, values: Mapping[str, Any]) -> str:
     """Return a page as HTML."""
     role = frame.caller.role
+    path = "/" + frame.here.split("?")[0].split("/")[1]
     around: dict[str, Any] = {
         "asset": frame.asset,
-        "current": "/" + frame.here.split("?")[0].split("/")[1],
+        "current": _WITHIN.get(path, path),
         "here": frame.here,
         "is_live": False,
         "keys": frame.keys,

@@ -29,11 +29,16 @@ def redirect(url: str) -> RedirectResponse:
     return RedirectResponse(url, 303)
 
 
+def own_path(path: str) -> str:
+    """Return a path if it is that of a page of this server, else that of the first page."""
+    is_own = path.startswith("/") and page_at(path.partition("?")[0]) is not None
+    return path if is_own else "/"
+
+
 def go_back(request: Request, caller: Caller, path: str, notice: ActionNotice | None) -> RedirectResponse:
     """Return to the page of a form, which shows the notice: to a page of this server only."""
     frame = frame_of(request, caller)
-    is_own = path.startswith("/") and page_at(path.partition("?")[0]) is not None
-    response = redirect(frame.prefix + (path if is_own else "/"))
+    response = redirect(frame.prefix + own_path(path))
     if notice is not None:
         text = quote(f"{notice.kind} {notice.text[:_LONGEST_NOTICE]}")
         response.set_cookie(

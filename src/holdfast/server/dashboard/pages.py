@@ -10,6 +10,7 @@ from starlette.routing import compile_path
 
 from holdfast.model.job import FINAL_STATES, JobState
 from holdfast.server.dashboard.read.errors import read_errors
+from holdfast.server.dashboard.read.events import read_events, revealed_events
 from holdfast.server.dashboard.read.job import read_job
 from holdfast.server.dashboard.read.jobs import read_jobs
 from holdfast.server.dashboard.read.overview import read_overview
@@ -20,6 +21,8 @@ from holdfast.server.dashboard.read.schedules import read_schedules
 from holdfast.server.dashboard.read.streams import read_consumer, read_streams
 from holdfast.server.dashboard.read.system import read_system
 from holdfast.server.dashboard.read.workers import read_leases, read_workers
+from holdfast.server.dashboard.reveal import revealed
+from holdfast.server.state import ServerSettings
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
@@ -36,12 +39,21 @@ Values = dict[str, Any]
 Reader = Callable[["App", PageRequest], Awaitable[Values]]
 
 
+class Reveal(msgspec.Struct, frozen=True):
+    """What a page shows on request only: `read` it from the screen. `action` and `target` stand in the audit log."""
+
+    action: str
+    target: Callable[[Any], str]
+    read: Callable[[ServerSettings, Any], Any]
+
+
 class Page(msgspec.Struct, frozen=True):
     """A page: `read` turns what is asked for into the values of the template."""
 
     path: str
     title: str
     read: Reader
+    reveal: Reveal | None = None
 
     @property
     def template(self) -> str:
@@ -65,6 +77,10 @@ async def _jobs(app: App, asked: PageRequest) -> Values:
 
 async def _job(app: App, asked: PageRequest) -> Values:
     return {"screen": await read_job(app, asked.params["job_id"]), "revealed": None}
+
+
+async def _events(app: App, asked: PageRequest) -> Values:
+    return {"screen": await read_events(app, asked.query), "revealed": None}
 
 
 async def _consumer(app: App, asked: PageRequest) -> Values:
@@ -109,14 +125,20 @@ def actions_on(state: JobState) -> tuple[str, ...]:
 PAGES: Final = (
     Page("/", "Overview", _overview),
     Page("/jobs", "Jobs", _jobs),
-    Page("/jobs/{job_id}", "Job", _job),
-    Page("/errors", "Errors", _sliced(read_errors, "groups")),
-    Page("/queues", "Queues", _sliced(read_queues, "queues")),
+    Page(
+        "/jobs/{job_id}",
+        "Job",
+        _job,
+        Reveal("job.reveal", lambda screen: screen.job.id, lambda settings, screen: revealed(settings, screen.details)),
+    ),
+    Page("/errors", "Errors", _sliced(read_errors, "groups", 20)),
+    Page("/queues", "Queues", _sliced(read_queues, "queues", 30)),
     Page("/tasks", "Tasks", _sliced(read_tasks, "tasks")),
     Page("/workers", "Workers", _sliced(read_workers, "rows")),
     Page("/leases", "Leases", _plain(read_leases)),
-    Page("/schedules", "Schedules", _sliced(read_schedules, "schedules")),
+    Page("/schedules", "Schedules", _sliced(read_schedules, "schedules", 25)),
     Page("/streams", "Streams", _sliced(read_streams, "consumers", 8)),
+    Page("/events", "Events", _events, Reveal("events.reveal", lambda screen: screen.place, revealed_events)),
     Page("/consumer", "Consumer", _consumer),
     Page("/operations", "Operations", _operations),
     Page("/audit", "Audit", _audit),

@@ -16,8 +16,10 @@ from holdfast.server.access import Role, require
 from holdfast.server.api.operation import within_time
 from holdfast.server.auditing import record
 from holdfast.server.dashboard.actions import ON_JOBS, ON_NAMES, Action
+from holdfast.server.dashboard.asking import ask
 from holdfast.server.dashboard.assets import serve_asset
 from holdfast.server.dashboard.bulk import ON_OPERATIONS, preview, start
+from holdfast.server.dashboard.export import export_audit
 from holdfast.server.dashboard.forms import Form, read_form
 from holdfast.server.dashboard.frame import (
     KEYS_COOKIE,
@@ -31,7 +33,6 @@ from holdfast.server.dashboard.going import enter, go_back, redirect
 from holdfast.server.dashboard.live import LiveHub
 from holdfast.server.dashboard.pages import PAGES, Page, PageRequest, page_at
 from holdfast.server.dashboard.read.query import searched
-from holdfast.server.dashboard.reveal import revealed
 from holdfast.server.problems import Problem
 from holdfast.server.state import state_of
 
@@ -46,6 +47,8 @@ def routes() -> list[BaseRoute]:
         Route("/jobs/{job_id}", _act_on_job, methods=["POST"]),
         *(Route(path, _act_on_name(path), methods=["POST"]) for path in ON_NAMES),
         Route("/operations", _act_on_operation, methods=["POST"]),
+        Route("/audit/export", export_audit, methods=["GET"]),
+        Route("/ask", ask, methods=["GET"]),
         Route("/preview", preview, methods=["GET"]),
         Route("/preview", start, methods=["POST"]),
         Route("/preferences", _prefer, methods=["POST"]),
@@ -68,10 +71,10 @@ def _page(page: Page) -> Endpoint:
             return await _whole_id(request, request.path_params["job_id"])
         async with within_time():
             values = await page.read(app, PageRequest(request.path_params, query))
-        if "reveal" in query and page.path == "/jobs/{job_id}":
+        if "reveal" in query and page.reveal is not None:
             await require(Role.OPERATE)(request)
-            values["revealed"] = revealed(state_of(request).settings, values["screen"].details)
-            await record(request, caller, "job.reveal", values["screen"].job.id)
+            values["revealed"] = page.reveal.read(state_of(request).settings, values["screen"])
+            await record(request, caller, page.reveal.action, page.reveal.target(values["screen"]))
         frame = frame_of(request, caller)
         html = render(page.template, frame, {"title": page.title, "is_live": "reveal" not in query, **values})
         return page_response(html, frame)
@@ -86,7 +89,8 @@ async def _search(request: Request, text: str) -> Response:
     if wanted is not None:
         return await _whole_id(request, wanted)
     if words:
-        raise Problem(422, "search", f"cannot search for {' '.join(words)!r}: write an id, or state: queue: task:")
+        remedy = "write an id, or state: queue: task: order_key: worker:"
+        raise Problem(422, "search", f"cannot search for {' '.join(words)!r}: {remedy}")
     query = {"state": request.query_params.get("state"), **parts}
     return redirect(frame_of(request, request.state.caller).url("/jobs", **query))
 
@@ -127,7 +131,7 @@ async def _act(request: Request, actions: Mapping[str, Action], target_of: Calla
     await require(action.role)(request)
     target = target_of(form)
     notice = await action.run(state_of(request).app, target, form)
-    await record(request, caller, action.name, target, notice.text)
+    await record(request, caller, action.name, target, action.detail(form, notice))
     is_gone = action.name == "job.delete"
     return go_back(request, caller, "/jobs" if is_gone else form.get("back"), notice)
 

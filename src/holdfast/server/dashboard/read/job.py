@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,11 +17,12 @@ from holdfast.store.values import AttemptView, GraphJob, JobDetails, JobView
 if TYPE_CHECKING:
     from holdfast.app.app import App
 
-_MOST_RELATIVES: Final = 100
+_MOST_RELATIVES: Final = 50
+_LISTED_RELATIVES: Final = 15
 LANE_WIDTH, LANE_HEIGHT = 720, 22
 _NARROWEST: Final = 3.0
 _RECENT: Final = 20
-_TRACEBACKS: Final = 3
+_TRACEBACKS: Final = 2
 
 
 class AttemptLane(msgspec.Struct, frozen=True):
@@ -48,6 +50,9 @@ class JobScreen(msgspec.Struct, frozen=True):
     graph: DrawnGraph | None
     parents: tuple[GraphJob, ...]
     children: tuple[GraphJob, ...]
+    start_at: datetime
+    end_at: datetime
+    """The ends of the line of time on which the attempts are drawn."""
     seen: str
     """What a form must repeat: an action from a page that shows an older state is refused."""
 
@@ -55,6 +60,12 @@ class JobScreen(msgspec.Struct, frozen=True):
     def job(self) -> JobView:
         """The job."""
         return self.details.job
+
+    @property
+    def remedy(self) -> str:
+        """What to do, unless the job has ended: then the page has a button for it."""
+        text = "" if self.job.state in FINAL_STATES else self.words.remedy
+        return text[:1].upper() + text[1:]
 
     @property
     def may_retry(self) -> bool:
@@ -94,14 +105,18 @@ async def read_job(app: App, job_id: str) -> JobScreen:
     graph = await app.jobs.graph(job_id, limit=_MOST_RELATIVES)
     own = next((job for job in graph.jobs if job.id == details.job.id), None)
     above = [] if own is None else own.parents
+    attempts = _attempts(details, now())
+    start, end = _ends(details, attempts)
     return JobScreen(
         details,
         words(explanation),
-        _lanes(details, now()),
+        tuple(_lane(attempt, start, end) for attempt in attempts),
         None if details.job.started_at is None else _first_start(details) - details.job.enqueued_at,
         drawn(graph) if len(graph.jobs) > 1 else None,
-        tuple(job for job in graph.jobs if job.id in above),
-        tuple(job for job in graph.jobs if details.job.id in job.parents),
+        tuple(job for job in graph.jobs if job.id in above)[:_LISTED_RELATIVES],
+        tuple(job for job in graph.jobs if details.job.id in job.parents)[:_LISTED_RELATIVES],
+        start,
+        end,
         seen_state(details),
     )
 
@@ -111,25 +126,29 @@ def _first_start(details: JobDetails) -> datetime:
     return min([*started, details.job.started_at or details.job.enqueued_at])
 
 
-def _lanes(details: JobDetails, at: datetime) -> tuple[AttemptLane, ...]:
-    """Return the attempts on one axis of time, from the enqueue to the end, or to now."""
+def _attempts(details: JobDetails, at: datetime) -> list[AttemptView]:
+    """Return the latest attempts; one that runs ends now."""
     attempts = [*details.all_attempts]
     lease = details.lease
     if lease is not None:
         ends: dict[str, Any] = dict.fromkeys(("error_class", "message", "traceback", "signature"))
         running = AttemptView(lease.attempt, lease.fence, lease.worker_id, lease.started_at, at, "running", **ends)
         attempts.append(running)
+    return attempts[-_RECENT:]
+
+
+def _ends(details: JobDetails, attempts: Sequence[AttemptView]) -> tuple[datetime, datetime]:
+    """Return the ends of the line of time: from the enqueue, or the first attempt shown if there were earlier ones."""
+    start = details.job.enqueued_at
     if not attempts:
-        return ()
-    attempts = attempts[-_RECENT:]
-    start = min(details.job.enqueued_at, attempts[0].started_at)
-    if len(details.all_attempts) > _RECENT:
-        start = attempts[0].started_at
-    whole = max((max(each.ended_at for each in attempts) - start).total_seconds(), 0.001)
-    return tuple(_lane(attempt, start, whole) for attempt in attempts)
+        return start, start
+    first = attempts[0].started_at
+    start = first if len(details.all_attempts) > _RECENT else min(start, first)
+    return start, max(attempt.ended_at for attempt in attempts)
 
 
-def _lane(attempt: AttemptView, start: datetime, whole: float) -> AttemptLane:
+def _lane(attempt: AttemptView, start: datetime, end: datetime) -> AttemptLane:
+    whole = max((end - start).total_seconds(), 0.001)
     took = max(attempt.ended_at - attempt.started_at, timedelta(0))
     width = max(took.total_seconds() / whole * LANE_WIDTH, _NARROWEST)
     x = min(max((attempt.started_at - start).total_seconds() / whole * LANE_WIDTH, 0.0), LANE_WIDTH - width)

@@ -30,7 +30,7 @@ ORDER: Final = (
 
 
 class StateTab(msgspec.Struct, frozen=True):
-    """A tab; `count` is None for states whose jobs are not counted, and under a filter by task."""
+    """A tab; `count` is None for states whose jobs are not counted, and under other filters than by queue."""
 
     state: JobState
     count: str | None
@@ -64,7 +64,7 @@ async def read_jobs(app: App, query: JobsQuery) -> JobsScreen:
 
 def _tabs(query: JobsQuery, queues: list[QueueView]) -> tuple[StateTab, ...]:
     def count(state: JobState) -> str | None:
-        if state not in COUNTED or query.task is not None or query.error is not None:
+        if state not in COUNTED or query.filters.keys() - {"queue"}:
             return None
         counted = {name for view in queues for name in view.at_least}
         return at_least(sum(getattr(view, state) for view in queues), state, counted)
@@ -75,4 +75,5 @@ def _tabs(query: JobsQuery, queues: list[QueueView]) -> tuple[StateTab, ...]:
 async def matching(app: App, query: JobsQuery) -> FoundJobs:
     """Return jobs that match a filter."""
     selection = JobSelection(query.state, query.queue, query.task, error=query.error)
-    return await search(app, selection, cursor=query.cursor, limit=SHOWN)
+    accepts = None if query.is_selection else query.accepts
+    return await search(app, selection, cursor=query.cursor, limit=SHOWN, accepts=accepts)

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.app.bulk import JobSelection
 from holdfast.app.operation import check_action
+from holdfast.errors import ConfigError
 from holdfast.model.job import JobState
 from holdfast.server.dashboard.formats import at_least, number
 from holdfast.server.dashboard.read.jobs import COUNTED, matching
@@ -37,7 +38,10 @@ class PreviewScreen(msgspec.Struct, frozen=True):
 
 
 def selection_of(query: JobsQuery) -> JobSelection:
-    """Return the jobs that a filter selects, for the verbs of operations."""
+    """Return the jobs that a filter selects, for the verbs of operations. Raises `ConfigError` for other filters."""
+    if not query.is_selection:
+        message = "all jobs of an order key or a worker cannot be changed at once: select rows, or filter otherwise"
+        raise ConfigError(message)
     return JobSelection(query.state, query.queue, query.task, error=query.error)
 
 
@@ -55,7 +59,7 @@ async def read_preview(app: App, verb: str, query: JobsQuery) -> PreviewScreen:
 async def _counted(app: App, query: JobsQuery) -> str | None:
     """Return how many jobs of a queue, of a task or of all are in a state; None if they are not counted so."""
     views: Sequence[QueueView | TaskView]
-    if query.state not in COUNTED or (query.queue and query.task) or query.error:
+    if query.state not in COUNTED or len(query.filters) > 1 or query.error:
         return None
     if query.task:
         views = [view for view in await app.tasks.list(most=MOST_COUNTED) if view.name == query.task]
@@ -67,7 +71,7 @@ async def _counted(app: App, query: JobsQuery) -> str | None:
 
 async def read_selected(app: App, verb: str, query: JobsQuery, ids: Sequence[str]) -> PreviewScreen:
     """Return which of the selected jobs are still in the state in which they were selected."""
-    check_action(verb, selection_of(query))
+    check_action(verb, JobSelection(query.state))
     states = {each.id: JobState(each.state) for each in await app.backend.insight.states(ids)}
     kept = tuple(job_id for job_id in ids if states.get(job_id) is query.state)
     samples = [(await app.jobs.show(job_id)).job for job_id in kept[:_SAMPLES]]

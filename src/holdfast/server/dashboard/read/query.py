@@ -11,12 +11,14 @@ import msgspec
 from holdfast.errors import ConfigError
 from holdfast.model.job import JobState
 from holdfast.model.names import check_name
+from holdfast.store.values import JobView
 
 MOST_COUNTED: Final = 10_000
 """Counting stops at so many jobs of a task and state: a page costs the same however many jobs there are."""
 
-_KEYS: Final = ("state", "queue", "task")
-_LONGEST_ERROR: Final = 500
+_FILTERS: Final = ("queue", "task", "error", "order_key", "worker")
+_KEYS: Final = ("state", "queue", "task", "order_key", "worker")
+_LONGEST: Final = 500
 _DIGITS: Final = 9
 
 
@@ -28,10 +30,26 @@ class JobsQuery(msgspec.Struct, frozen=True):
     task: str | None = None
     cursor: str | None = None
     error: str | None = None
+    order_key: str | None = None
+    worker: str | None = None
+
+    @property
+    def filters(self) -> dict[str, str]:
+        """What it asks for besides the state."""
+        return {name: value for name in _FILTERS if (value := getattr(self, name))}
+
+    @property
+    def is_selection(self) -> bool:
+        """Whether the verbs on many jobs can select so: by state, queue, task and error."""
+        return self.order_key is None and self.worker is None
+
+    def accepts(self, job: JobView) -> bool:
+        """Whether a job is of the order key and the worker that it asks for."""
+        return self.order_key in {None, job.order_key} and self.worker in {None, job.worker_id}
 
     def url(self, **changes: str | None) -> str:
         """Return the query string of this filter with some parts changed; the cursor only if it is among them."""
-        parts = {"state": self.state, "queue": self.queue, "task": self.task, "error": self.error, **changes}
+        parts = {"state": self.state, **self.filters, **changes}
         return urlencode({name: value for name, value in parts.items() if value})
 
 
@@ -71,7 +89,9 @@ def job_query(given: Mapping[str, str], default: JobState = JobState.RUNNING) ->
         None if queue is None else check_name("queue", queue),
         None if task is None else check_name("task", task),
         given.get("cursor") or None,
-        given.get("error", "")[:_LONGEST_ERROR] or None,
+        given.get("error", "")[:_LONGEST] or None,
+        given.get("order_key", "")[:_LONGEST] or None,
+        given.get("worker", "")[:_LONGEST] or None,
     )
 
 

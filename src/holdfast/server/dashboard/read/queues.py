@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from holdfast.app.audit import AuditEntry
 from holdfast.model.limits import Limit
 from holdfast.reports.states import is_silent
 from holdfast.reports.times import now
 from holdfast.server.dashboard.charts import Sparkline, per_minute, sparkline
 from holdfast.server.dashboard.formats import at_least
 from holdfast.server.dashboard.read.query import MOST_COUNTED
+from holdfast.server.dashboard.read.records import pauses
 from holdfast.store.values import Count, QueueView, TaskView
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class QueuesScreen(msgspec.Struct, frozen=True):
     """All queues."""
 
     queues: tuple[QueueRow, ...]
+    pauses: dict[str, AuditEntry]
 
 
 class TaskRow(msgspec.Struct, frozen=True):
@@ -71,16 +74,18 @@ class TasksScreen(msgspec.Struct, frozen=True):
 
     tasks: tuple[TaskRow, ...]
     has_workers: bool
+    pauses: dict[str, AuditEntry]
 
 
 async def read_queues(app: App) -> QueuesScreen:
-    """Read all queues: four statements."""
+    """Read all queues: four statements, and one more if any is paused."""
     views = await app.queues.list(most=MOST_COUNTED)
     counts = await app.jobs.counts(_RECENT)
     live = [worker.heartbeat for worker in await app.workers() if not is_silent(worker)]
     served = {view.name for view in views if any(each.queues is None or view.name in each.queues for each in live)}
     rows = queue_rows(views, counts, now())
-    return QueuesScreen(tuple(msgspec.structs.replace(row, is_served=row.name in served) for row in rows))
+    shown = tuple(msgspec.structs.replace(row, is_served=row.name in served) for row in rows)
+    return QueuesScreen(shown, await pauses(app, "queue", (view.paused for view in views)))
 
 
 def queue_rows(views: Sequence[QueueView], counts: Sequence[Count], at: datetime) -> tuple[QueueRow, ...]:
@@ -107,7 +112,7 @@ def _counts(view: QueueView | TaskView, counted: Sequence[str]) -> dict[str, str
 
 
 async def read_tasks(app: App) -> TasksScreen:
-    """Read all tasks: four statements."""
+    """Read all tasks: four statements, and one more if any is paused."""
     views = await app.tasks.list(most=MOST_COUNTED)
     sums = await app.jobs.counts(_HOUR, by_minute=False)
     live = [worker.heartbeat for worker in await app.workers() if not is_silent(worker)]
@@ -132,4 +137,4 @@ async def read_tasks(app: App) -> TasksScreen:
                 has_jobs and not knowing,
             )
         )
-    return TasksScreen(tuple(rows), bool(live))
+    return TasksScreen(tuple(rows), bool(live), await pauses(app, "task", (view.paused for view in views)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.app.app import App
 
 SHOWN: Final = 50
+_LOOKED_AT: Final = 500
 
 
 class OperationRow(msgspec.Struct, frozen=True):
@@ -49,6 +51,20 @@ async def read_operations(app: App, before: str | None) -> OperationsScreen:
     found = await app.operations.list(SHOWN + 1, before=before)
     rows = tuple(OperationRow(view) for view in found[:SHOWN])
     return OperationsScreen(rows, rows[-1].view.id if len(found) > SHOWN else None)
+
+
+async def pauses(app: App, kind: str, paused: Iterable[bool]) -> dict[str, AuditEntry]:
+    """Return the latest entry about each thing of a kind that was paused, if it is a pause: by whom, when and why.
+
+    One statement, and none if nothing is paused. It looks at the latest entries only, and the command line makes none.
+    """
+    if not any(paused):
+        return {}
+    latest: dict[str, AuditEntry] = {}
+    for entry in await app.audit.list(_LOOKED_AT):
+        if entry.action in {f"{kind}.pause", f"{kind}.resume"}:
+            latest.setdefault(entry.target, entry)
+    return {name: entry for name, entry in latest.items() if entry.action.endswith("pause")}
 
 
 class AuditScreen(msgspec.Struct, frozen=True):

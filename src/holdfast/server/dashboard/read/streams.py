@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from holdfast.app.audit import AuditEntry
 from holdfast.errors import ConsumerNotFound
 from holdfast.reports.states import consumer_state, live_ids, node_state, owners_of
-from holdfast.store.stream_values import CategoryView, ConsumerView, LeaderView, NodeView, ParkedView, ShareView
+from holdfast.server.dashboard.read.records import pauses
+from holdfast.store.stream_values import (
+    CategoryView,
+    ConsumerView,
+    LeaderView,
+    NodeView,
+    ParkedView,
+    ShareView,
+    StartAt,
+)
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
 
-_PARKED: Final = 50
+_PARKED: Final = 30
 _OWNER_COLOURS: Final = 6
 
 
@@ -51,6 +61,7 @@ class StreamsScreen(msgspec.Struct, frozen=True):
     consumers: tuple[ConsumerGrid, ...] = ()
     nodes: tuple[NodeLine, ...] = ()
     leader: LeaderView | None = None
+    pauses: Mapping[str, AuditEntry] = {}
 
 
 async def read_streams(app: App) -> StreamsScreen:
@@ -71,7 +82,8 @@ async def read_streams(app: App) -> StreamsScreen:
         for view in sorted(consumers, key=lambda view: (-view.lag, view.name))
     )
     rows = tuple(NodeLine(view, node_state(view), colours[view.node.node_id]) for view in nodes)
-    return StreamsScreen(True, tuple(categories), grids, rows, leader)
+    paused = await pauses(app, "consumer", (view.paused for view in consumers))
+    return StreamsScreen(True, tuple(categories), grids, rows, leader, paused)
 
 
 def _colours(nodes: Sequence[NodeView], consumers: Sequence[ConsumerView]) -> dict[str, int]:
@@ -86,6 +98,7 @@ class ConsumerScreen(msgspec.Struct, frozen=True):
     grid: ConsumerGrid
     parked: tuple[ParkedView, ...]
     is_cut: bool
+    pause: AuditEntry | None
 
 
 async def read_consumer(app: App, name: str) -> ConsumerScreen:
@@ -95,4 +108,45 @@ async def read_consumer(app: App, name: str) -> ConsumerScreen:
     if grid is None:
         raise ConsumerNotFound(f"no consumer {name!r} has ever subscribed")
     parked = await app.consumers.parked(name, limit=_PARKED + 1)
-    return ConsumerScreen(grid, tuple(parked[:_PARKED]), len(parked) > _PARKED)
+    return ConsumerScreen(grid, tuple(parked[:_PARKED]), len(parked) > _PARKED, screen.pauses.get(name))
+
+
+class PositionChange(msgspec.Struct, frozen=True):
+    """The position of a consumer in a partition, now and after a reset; `trimmed`: up to there no event is kept."""
+
+    partition: str
+    now: int
+    then: int
+    trimmed: int
+
+    @property
+    def again(self) -> int:
+        """How many events it handles again."""
+        return max(self.now - max(self.then, self.trimmed), 0)
+
+    @property
+    def skipped(self) -> int:
+        """How many events it never handles."""
+        return max(self.then - self.now, 0)
+
+
+async def read_moves(app: App, name: str, to: StartAt) -> tuple[PositionChange, ...]:
+    """Return what a reset would change, as of now: three statements. Raises `ConsumerNotFound`."""
+    view = await app.consumers.show(name)
+    trimmed: dict[tuple[str, int], int] = {}
+    if view.subscription.stream is None:
+        for category in await app.categories():
+            trimmed |= {(category.name, place): position for place, position in enumerate(category.trimmed)}
+    elif view.shares:
+        first = (await app.read(view.subscription.category, stream=view.subscription.stream, limit=1)).events
+        key = view.shares[0].share.category, view.shares[0].share.partition_id
+        trimmed[key] = first[0].version - 1 if first else view.shares[0].head
+    return tuple(
+        PositionChange(
+            f"{each.share.category}/{each.share.partition_id}",
+            each.position,
+            0 if to is StartAt.BEGINNING else each.head,
+            trimmed.get((each.share.category, each.share.partition_id), 0),
+        )
+        for each in view.shares
+    )

@@ -135,6 +135,11 @@ document.addEventListener("change", (event) => {
     for (const box of event.target.form.querySelectorAll("input[name=id]")) box.checked = event.target.checked;
 });
 
+// --- phones: the current page and tab may be outside of their bars --------------------------------------------------
+
+for (const each of document.querySelectorAll(".nav [aria-current], .tabs [aria-current]"))
+  each.scrollIntoView({ block: "nearest", inline: "center" });
+
 // --- keys ------------------------------------------------------------------------------------------------------------
 
 const PAGES = { o: "/", j: "/jobs", e: "/errors", q: "/queues", t: "/tasks", w: "/workers", l: "/leases",
@@ -150,6 +155,29 @@ function move(step) {
   rows[row].querySelector("a").focus();
 }
 
+// The rows of the list that may be selected; the one with the focus is the current one.
+function box() {
+  return document.activeElement?.closest("tr")?.querySelector("input[name=id]");
+}
+
+function toggle() {
+  const current = box();
+  if (current) current.click();
+  return Boolean(current);
+}
+
+// On the page of a job: its button. In a list: a preview of what is selected, or of the current row.
+function act(verb) {
+  const own = document.querySelector(`main header button[data-verb="${verb}"]`);
+  const choice = document.querySelector("#verb");
+  if (own !== null) own.click();
+  else if ([...(choice?.options ?? [])].some((option) => option.value === verb)) {
+    if (document.querySelector("input[name=id]:checked") === null && !toggle()) return;
+    choice.value = verb;
+    choice.form.querySelector("button[value=selected]").click();
+  }
+}
+
 function press(key) {
   if (isGoing) {
     isGoing = false;
@@ -162,6 +190,9 @@ function press(key) {
     case "?": help.showModal(); return true;
     case "j": move(1); return true;
     case "k": move(-1); return true;
+    case "x": return toggle();
+    case "r": act("retry"); return true;
+    case "c": act("cancel"); return true;
     case "p": button?.click(); return true;
     default: return false;
   }
@@ -169,7 +200,7 @@ function press(key) {
 
 document.addEventListener("keydown", (event) => {
   if (page.dataset.keys === "off" || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.matches("input, select, textarea") || help.open) return;
+  if (event.target.matches("input:not([type=checkbox]), select, textarea") || help.open) return;
   if (press(event.key)) event.preventDefault();
 });
 for (const each of document.querySelectorAll("[data-help]")) {
