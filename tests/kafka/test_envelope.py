@@ -37,7 +37,7 @@ class Message:
 
 def test_an_event_round_trips():
     new = NewEvent(new_id(), "orders", "order-ä", "placed", '{"n": 1}', {"traceparent": "00-1"})
-    headers = [(name, str(text).encode()) for name, text in headers_of(new)]
+    headers = [(name, str(text).encode()) for name, text in headers_of(new).items()]
 
     found = event_of("orders", "id", Message(new.stream.encode(), new.payload.encode(), headers, offset=41))
 

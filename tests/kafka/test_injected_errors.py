@@ -19,7 +19,7 @@ from holdfast.backends.kafka.producing import KafkaAppender
 from holdfast.backends.kafka.reading import KafkaReader
 from holdfast.errors import EventsGone
 
-RECORD = OutgoingRecord("orders", "a", "1", [])
+RECORD = OutgoingRecord("orders", "a", "1", {})
 HOME = Home("orders", "orders", "id")
 
 

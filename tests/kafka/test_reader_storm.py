@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,7 +21,7 @@ from holdfast.backends.kafka.buffers import PartitionBuffer
 from holdfast.backends.kafka.error_map import ClientHealth
 from holdfast.backends.kafka.homes import Home
 from holdfast.backends.kafka.location import KafkaLocation
-from holdfast.backends.kafka.reading import KafkaReader
+from holdfast.backends.kafka.reading import KafkaReader, Key
 
 kafka_admin: Any = admin  # its annotations are partial
 PARTITIONS, RECORDS = 4, 3000
@@ -32,13 +32,12 @@ MUTE_AFTER = 8.0
 class Overtaking(KafkaReader):
     """Gives records to the newest buffer, though the assignment of that has not run yet."""
 
-    def _dispatch(self, message: Any) -> bool:
-        key = (message.topic(), message.partition())
+    def _dispatch(self, key: Key, messages: Sequence[Any], *, is_record: bool) -> bool:
         buffer = self._wanted.get(key)
         if buffer is not None:
             self._buffers[key] = buffer
             buffer.is_assigned = True
-        return super()._dispatch(message)
+        return super()._dispatch(key, messages, is_record=is_record)
 
 
 class Pausing(KafkaReader):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -41,7 +42,19 @@ encode_sorted = msgspec.json.Encoder(enc_hook=_to_json, order="deterministic").e
 
 def decoder_for(annotation: Any) -> msgspec.json.Decoder[Any]:
     """Return a decoder to the annotated type; raise msgspec's error if the type cannot be decoded."""
+    try:
+        return _kept_decoder(annotation)
+    except TypeError:  # msgspec's own, or an annotation that has no hash
+        return _new_decoder(annotation)
+
+
+def _new_decoder(annotation: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(annotation, dec_hook=_from_json)
+
+
+_kept_decoder = lru_cache(maxsize=256)(_new_decoder)  # making one takes longer than decoding a small payload
+decode_json: Final = _new_decoder(Any).decode
+"""Decodes plain values."""
 
 
 def check_size(size: int, what: str) -> None:

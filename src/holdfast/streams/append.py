@@ -39,8 +39,8 @@ def new_events(category: str, events: Iterable[Mapping[str, Any]]) -> list[NewEv
 
 
 def _new_event(category: str, fresh: str, event: Mapping[str, Any], seen: set[tuple[str, str]]) -> NewEvent:
-    unknown = set(event) - _FIELDS
-    if unknown or not {"stream", "name"} <= set(event):
+    if not (event.keys() <= _FIELDS and "stream" in event and "name" in event):
+        unknown = set(event) - _FIELDS
         wrong = f"has unknown fields: {', '.join(sorted(map(str, unknown)))}" if unknown else "lacks a stream or a name"
         raise ConfigError(f"an event {wrong}; its fields are {', '.join(sorted(_FIELDS))}")
     where = check_name("category", event.get("category", category))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -9,22 +10,23 @@ import msgspec
 
 from holdfast.errors import PayloadError
 from holdfast.model.event import StoredEvent
-from holdfast.runtime.payload import decoder_for
+from holdfast.runtime.payload import decode_json, decoder_for
 
 T = TypeVar("T")
 _UNREAD: Any = msgspec.UNSET
 
 
-class Event:
-    """An immutable record of something that happened to one entity, with its place in the stream and the partition."""
+class Event(msgspec.Struct, gc=False, eq=False):
+    """An immutable record of something that happened to one entity, with its place in the stream and the partition.
 
-    __slots__ = ("_payload", "_stored", "is_replayed")
+    The garbage collector does not track events: batches of them outlive its young generations, which then made it look
+    at the whole process again and again, for a fifth of the time that consuming takes.
+    """
 
-    def __init__(self, stored: StoredEvent, *, is_replayed: bool = False) -> None:
-        self._stored = stored
-        self._payload: Any = _UNREAD
-        self.is_replayed = is_replayed
-        """Whether the consumer had passed the event before its position was reset."""
+    _stored: StoredEvent
+    is_replayed: bool = False
+    """Whether the consumer had passed the event before its position was reset."""
+    _payload: Any = _UNREAD
 
     @property
     def id(self) -> str:
@@ -75,7 +77,7 @@ class Event:
     def payload(self) -> Any:
         """The payload, decoded from JSON once."""
         if self._payload is _UNREAD:
-            self._payload = self._decode(Any)
+            self._payload = self._decoded(decode_json, Any)
         return self._payload
 
     @property
@@ -93,16 +95,16 @@ class Event:
 
     def decode(self, kind: type[T]) -> T:
         """Return the payload as a value of this type; raises `PayloadError` if it does not fit."""
-        value: T = self._decode(kind)
+        value: T = self._decoded(decoder_for(kind).decode, kind)
         return value
 
     def as_stored(self) -> StoredEvent:
         """Return the event as the store keeps it, with its payload as JSON."""
         return self._stored
 
-    def _decode(self, kind: Any) -> Any:
+    def _decoded(self, decode: Callable[[str], Any], kind: Any) -> Any:
         try:
-            return decoder_for(kind).decode(self._stored.payload)
+            return decode(self._stored.payload)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             message = f"the payload of {self!r} is not a {getattr(kind, '__name__', kind)}: {error}"
             raise PayloadError(message) from error

@@ -137,6 +137,9 @@ class EventRunner:
 
         Raises `LeaseLost`, `Stopped` and `OwnershipUncertain`.
         """
+        if not progress.parked:
+            await self._handle_free(list(events), progress, replay_until, pause)
+            return
         free: list[StoredEvent] = []
         for event in events:
             if progress.follows_parked(event):
@@ -305,7 +308,8 @@ class EventRunner:
         progress: ShareProgress,
         attempt: int,
     ) -> None:
-        replayed = [progress.place(event) <= replay_until for event in events]
+        begins_with_replay = progress.place(events[0]) <= replay_until
+        replayed = [begins_with_replay and progress.place(event) <= replay_until for event in events]
         work = self._run_known(effect, self._run(effect, events, replayed, attempt))
         if self._hooks.event_start.observers or self._hooks.event_end.observers:
             work = reported(self._hooks, self._consumer.name, events, attempt, work)

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import pytest
+from msgspec import ValidationError
 
 from holdfast.errors import ConfigError, PayloadError
 from holdfast.runtime.payload import (
@@ -27,6 +28,20 @@ class Report:
 
 
 REPORT = Report(UUID(int=1), datetime(2030, 1, 1, tzinfo=UTC), {"a"})
+
+
+def test_a_decoder_is_made_once_for_a_type():
+    assert decoder_for(Report) is decoder_for(Report)
+
+
+def test_literals_of_equal_values_have_decoders_of_their_own():
+    assert decoder_for(Literal[1]).decode("1") == 1
+    with pytest.raises(ValidationError):
+        decoder_for(Literal[True]).decode("1")
+
+
+def test_an_annotation_without_a_hash_has_a_decoder():
+    assert decoder_for(Annotated[int, []]).decode("1") == 1
 
 
 def test_no_result_is_kept_as_none():

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import deque
+from bisect import bisect_right
+from collections.abc import Sequence
 from contextlib import suppress
-from itertools import dropwhile, islice
+from operator import attrgetter
 from typing import Final
 
 from holdfast.backends.kafka.homes import Home
@@ -23,6 +24,8 @@ MOST_RECORDS: Final = 4000
 MOST_BYTES: Final = 4 * 1024 * 1024
 _FIRST_ANSWER: Final = 0.5  # seconds to wait for the first records of a buffer, or for its end
 _MORE_ANSWERS: Final = 0.02  # and for the rest of what was asked for: records arrive in portions
+_WIDEST: Final = 4  # bytes of a character in UTF-8
+_position = attrgetter("position")
 
 
 class PartitionBuffer:
@@ -40,7 +43,7 @@ class PartitionBuffer:
         """Whether the reader has stopped reading it, because it was not used."""
         self.used = time.monotonic()
         self._kept_from = after
-        self._events: deque[StoredEvent] = deque()
+        self._events: list[StoredEvent] = []
         self._bytes = 0
         self._is_at_end = False
         self._is_idle = False
@@ -52,18 +55,19 @@ class PartitionBuffer:
 
     # --- the reader's thread ------------------------------------------------------------------------------------------
 
-    def add(self, event: StoredEvent) -> bool:
-        """Add a record that has arrived; True if its consumer is idle, because it has found nothing."""
+    def add(self, events: Sequence[StoredEvent]) -> bool:
+        """Add records that have arrived, in order; True if the consumer is idle, because it has found nothing."""
         with self._lock:
-            if event.position <= self.read_to:
+            new = events[bisect_right(events, self.read_to, key=_position) :]
+            if not new:
                 return False
-            self._events.append(event)
-            self._bytes += len(event.payload)
-            self.read_to = event.position
+            self._events += new
+            self._bytes += _size(new)
+            self.read_to = new[-1].position
             self._is_at_end = False
             was_idle, self._is_idle = self._is_idle, False
             is_answer = self._awaited is not None and self._has(*self._awaited)
-        if is_answer:  # once, not for each record
+        if is_answer:
             self._notify()
         return was_idle
 
@@ -129,6 +133,24 @@ class PartitionBuffer:
         buffer is of no use then.
         """
         self.used = time.monotonic()
+        if not self._answers(after, limit):
+            await self._wait(after, limit)
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            self._forget(after if keep_after is None else keep_after)
+            begin = bisect_right(self._events, after, key=_position)
+            events = self._events[begin : begin + limit]
+            if self._bytes * _WIDEST > max_bytes:  # else all that is here may be returned
+                events = within(events, max_bytes)
+            last = events[-1].position if events else after
+            is_all = not self._events or self._events[-1].position <= last
+            passed = self.read_to if self._is_at_end and is_all else 0
+            self._is_idle = not events
+        return events, passed
+
+    async def _wait(self, after: int, limit: int) -> None:
+        """Wait a while for the first record past a position, and then for the others."""
         changed = asyncio.Event()
         self._changed = (asyncio.get_running_loop(), changed)
         try:
@@ -136,17 +158,6 @@ class PartitionBuffer:
             await self._until(changed, after, limit, _MORE_ANSWERS)
         finally:
             self._changed = self._awaited = None
-        with self._lock:
-            if self._error is not None:
-                raise self._error
-            self._forget(after if keep_after is None else keep_after)
-            left = dropwhile(lambda event: event.position <= after, self._events)
-            events = within(islice(left, limit), max_bytes)
-            last = events[-1].position if events else after
-            is_all = not self._events or self._events[-1].position <= last
-            passed = self.read_to if self._is_at_end and is_all else 0
-            self._is_idle = not events
-        return events, passed
 
     async def _until(self, changed: asyncio.Event, after: int, number: int, seconds: float) -> None:
         """Wait until so many records past a position are here, or there are no more; at most so long."""
@@ -167,9 +178,14 @@ class PartitionBuffer:
         return place >= 0 and self._events[place].position > after
 
     def _forget(self, after: int) -> None:
-        while self._events and self._events[0].position <= after:
-            self._bytes -= len(self._events.popleft().payload)
+        known = bisect_right(self._events, after, key=_position)
+        self._bytes -= _size(self._events[:known])
+        del self._events[:known]
         self._kept_from = max(self._kept_from, after)
+
+
+def _size(events: Sequence[StoredEvent]) -> int:
+    return sum([len(event.payload) for event in events])
 
 
 def gone(buffer: PartitionBuffer) -> EventsGone:

@@ -12,56 +12,56 @@
 from __future__ import annotations
 
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Final
 from uuid import UUID, uuid5
 
 from holdfast.model.event import BINARY, NewEvent, StoredEvent
+from holdfast.model.ids import is_id
 from holdfast.model.names import MAX_NAME
 
 ID: Final = "holdfast-id"
 NAME: Final = "holdfast-name"
 VERSION: Final = "holdfast-version"
-_OURS: Final = frozenset({ID, NAME, VERSION})
 _FOREIGN_NAME: Final = "record"
 _LONGEST: Final = 255  # characters of the name of a stream
 _DIGITS: Final = 19
 _LAST_MS: Final = 253_402_300_799_999  # the end of the year 9999
 _NAMESPACE: Final = UUID("6f0c1f6e-41f5-5a0c-9d3b-6a4f4b8f2f11")
 
-Headers = list[tuple[str, bytes | str | None]]
+Headers = dict[str, bytes | str | None]
 
 
 def headers_of(event: NewEvent | StoredEvent, version: int | None = None) -> Headers:
     """Return the headers of an event's record."""
-    headers: Headers = [(ID, event.id), (NAME, event.name)]
+    headers: Headers = {ID: event.id, NAME: event.name}
     if version is not None:
-        headers.append((VERSION, str(version)))
-    return headers + list((event.headers or {}).items())
+        headers[VERSION] = str(version)
+    headers.update(event.headers or {})
+    return headers
 
 
 def event_of(category: str, topic_id: str, message: Any) -> StoredEvent:
     """Return the event of a record; total: any bytes make an event."""
     partition, offset = message.partition(), message.offset()
-    given = _texts(message.headers() or ())
+    given = {name: (value or b"").decode("utf-8", "replace") for name, value in message.headers() or ()}
+    event_id = given.pop(ID, None)
+    if event_id is None or not is_id(event_id):
+        event_id = _id(event_id, f"{topic_id}/{partition}/{offset}")
+    name, version = given.pop(NAME, None), given.pop(VERSION, None)
     _, millis = message.timestamp()  # of a producer's clock, if the topic says so: any number
     return StoredEvent(
-        id=_id(given.get(ID), f"{topic_id}/{partition}/{offset}"),
+        id=event_id,
         category=category,
         stream=_stream(message.key(), partition),
-        name=_name(given.get(NAME)),
-        version=_version(given.get(VERSION)),
+        name=_name(name),
+        version=0 if version is None else _version(version),
         partition_id=partition,
         position=offset + 1,
         payload=_payload(message.value()),
-        headers={name: text for name, text in given.items() if name not in _OURS} or None,
-        recorded_us=min(max(0, millis), _LAST_MS) * 1000,
+        headers=given or None,
+        recorded_us=millis * 1000 if 0 <= millis <= _LAST_MS else min(max(0, millis), _LAST_MS) * 1000,
     )
-
-
-def _texts(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, str]:
-    return {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
 
 
 def _name(given: str | None) -> str:
@@ -75,9 +75,8 @@ def _id(given: str | None, place: str) -> str:
         return str(uuid5(_NAMESPACE, place))
 
 
-def _version(given: str | None) -> int:
-    is_one = given is not None and given.isascii() and given.isdigit() and len(given) < _DIGITS
-    return int(given) if given is not None and is_one else 0
+def _version(given: str) -> int:
+    return int(given) if given.isascii() and given.isdigit() and len(given) < _DIGITS else 0
 
 
 def _stream(key: bytes | None, partition: int) -> str:

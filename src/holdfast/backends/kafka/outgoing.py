@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final
 
+import msgspec
 from confluent_kafka import KafkaError, Producer
 
 from holdfast.backends.kafka.envelope import Headers
@@ -23,7 +25,7 @@ PRODUCER_SETTINGS: Final = {
 _BY_KEY: Final = -1
 
 
-class OutgoingRecord(NamedTuple):
+class OutgoingRecord(msgspec.Struct, frozen=True, gc=False):
     """What is sent. Without a partition, the key decides; without a time, that of the call."""
 
     topic: str
@@ -34,7 +36,7 @@ class OutgoingRecord(NamedTuple):
     millis: int = 0
 
 
-class WrittenAt(NamedTuple):
+class WrittenAt(msgspec.Struct, frozen=True, gc=False):
     """Where a record was written."""
 
     partition_id: int
@@ -52,17 +54,16 @@ class Delivery:
 
     def callback(self, index: int) -> Any:
         """Return the callback of one record."""
+        return partial(self._answered, index)
 
-        def answered(error: KafkaError | None, message: Any) -> None:
-            if error is None:
-                self.places[index] = WrittenAt(message.partition(), message.offset() + 1)
-            elif self.error is None or self.error.code() in _PURGED:  # others are purged after the first failure
-                self.error = error
-            self._left -= 1
-            if self._left == 0:
-                self._done()
-
-        return answered
+    def _answered(self, index: int, error: KafkaError | None, message: Any) -> None:
+        if error is None:
+            self.places[index] = WrittenAt(message.partition(), message.offset() + 1)
+        elif self.error is None or self.error.code() in _PURGED:  # others are purged after the first failure
+            self.error = error
+        self._left -= 1
+        if self._left == 0:
+            self._done()
 
     def result(self) -> list[WrittenAt]:
         """Return the places of all records, which have been acknowledged."""
@@ -83,12 +84,11 @@ def produce(producer: Producer, record: OutgoingRecord, answered: Any) -> None:
 
 
 def produce_or_wait(producer: Producer, record: OutgoingRecord, answered: Any) -> None:
-    """Produce; while the queue of the client is full, wait for answers."""
+    """Produce; while the queue of the client is full, wait for answers, which otherwise wait for the next poll."""
     while True:
         try:
             produce(producer, record, answered)
         except BufferError:
             producer.poll(_POLL)
         else:
-            producer.poll(0)
             return

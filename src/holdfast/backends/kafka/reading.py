@@ -20,7 +20,8 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -35,7 +36,7 @@ from holdfast.model.event import StoredEvent
 
 _logger = logging.getLogger("holdfast.kafka")
 POLL: Final = 0.05
-AT_ONCE: Final = 500
+AT_ONCE: Final = 100
 _UNUSED_FOR: Final = 60.0  # seconds after which a buffer without a fetch is dropped
 _SWEEP: Final = 5.0
 _READ_WITHIN: Final = 20.0
@@ -167,18 +168,22 @@ class KafkaReader:
         if first is None:
             return
         is_awaited = False
-        for message in (first, *self._client.consume(AT_ONCE, 0)):
-            is_awaited |= self._dispatch(message)
+        for (topic, number, is_record), run in groupby((first, *self._client.consume(AT_ONCE, 0)), _kind):
+            is_awaited |= self._dispatch((topic, number), list(run), is_record=is_record)
         if is_awaited:
             self._arrived()
 
-    def _dispatch(self, message: Any) -> bool:
-        """Give a record, or an error, to the buffer of its partition; True if an idle consumer is to look."""
-        buffer = self._buffers.get((message.topic(), message.partition()))
+    def _dispatch(self, key: Key, messages: Sequence[Any], *, is_record: bool) -> bool:
+        """Give records, or reports, to the buffer of their partition; True if an idle consumer is to look."""
+        buffer = self._buffers.get(key)
         if buffer is None or not buffer.is_assigned:
             return False
+        if is_record:
+            return buffer.add(_events(buffer.home, messages))
         # Also what will pass, as a leader that is being elected: the next fetch begins again with another buffer.
-        is_awaited = deliver(buffer, message, self._health)
+        is_awaited = False
+        for message in messages:
+            is_awaited |= deliver(buffer, message, self._health)
         if buffer.has_failed:
             self._unassign(buffer)
         return is_awaited
@@ -198,11 +203,21 @@ class KafkaReader:
                     self._forget(key)
 
 
+def _kind(message: Any) -> tuple[str, int, bool]:
+    """Return the topic and the partition of a message, and whether it is a record, not a report of the client."""
+    return message.topic(), message.partition(), message.error() is None
+
+
+def _events(home: Home, messages: Iterable[Any]) -> list[StoredEvent]:
+    category, topic_id = home.category, home.topic_id
+    return [event_of(category, topic_id, message) for message in messages]
+
+
 def deliver(buffer: PartitionBuffer, message: Any, health: ClientHealth) -> bool:
     """Give a buffer its record, or what the client reports of its partition; True if an idle consumer is to look."""
     error: KafkaError | None = message.error()
     if error is None:
-        return buffer.add(event_of(buffer.home.category, buffer.home.topic_id, message))
+        return buffer.add(_events(buffer.home, [message]))
     code = error.code()
     if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own codes have such names
         health.answered()

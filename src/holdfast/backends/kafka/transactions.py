@@ -26,6 +26,7 @@ from holdfast.backends.kafka.outgoing import (
 )
 from holdfast.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
 
+_POLL_EVERY: Final = 100  # records: the answers to some are received while others are sent
 _TIMEOUT_MS: Final = WITHIN_MS + 10_000
 _TIMEOUT: Final = _TIMEOUT_MS / 1000
 
@@ -67,6 +68,8 @@ class TransactionalProducer:
             self._producer.begin_transaction()
             for index, record in enumerate(records):
                 produce_or_wait(self._producer, record, delivery.callback(index))
+                if index % _POLL_EVERY == 0:
+                    self._producer.poll(0)
             self._producer.flush(_TIMEOUT)
             if delivery.error is None and consumed is not None:
                 self._producer.send_offsets_to_transaction(consumed.offsets, consumed.group, _TIMEOUT)
