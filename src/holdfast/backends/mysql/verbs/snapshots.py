@@ -71,7 +71,7 @@ def jobs_now(ids: Iterable[str]) -> Steps[dict[str, JobRow]]:
     if seqs:
         ended_here = dict((yield from rows("ended_among", seqs=seqs)))  # by this transaction; its snapshot has no body
         found = {job_id: job._replace(state=ended_here.get(job.seq, job.state)) for job_id, job in found.items()}
-    if any(job.queue is None for job in found.values()):
+    if found.keys() - committed.keys():  # the snapshot may be older than their lanes
         lanes = {job.lane_id for job in found.values()}
         (_, (names,)) = yield from views(Ask("lanes_by_id", {"lane_ids": Numbers(lanes)}))
         named = {lane_id: {"queue": queue, "task": task} for lane_id, queue, task in names}
