@@ -31,15 +31,18 @@ STORES = [
 ]
 
 
-# On MariaDB the others are slow tests: it takes most of the shared code from the two other dialects.
-QUICK_ON_MARIADB = {"test_claim", "test_fencing"}
+# `make test` runs these on MariaDB, and all of `tests/mysql`, which is about what is its own. The others are slow tests
+# there, in all folders: it takes most of the shared code from the two other dialects.
+QUICK_ON_MARIADB = {"test_append", "test_claim", "test_fencing", "test_unique"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "[mariadb" in item.name and item.path.stem not in QUICK_ON_MARIADB:
+        # The hook gets the items of all folders.
+        is_quick = item.path.stem in QUICK_ON_MARIADB or item.path.parent.name == "mysql"
+        if "[mariadb" in item.name and not is_quick:
             item.add_marker(pytest.mark.slow)
-        is_here = item.path.is_relative_to(Path(__file__).parent)  # the hook gets the items of all folders
+        is_here = item.path.is_relative_to(Path(__file__).parent)
         if is_here and "[sqlite-memory" in item.name and item.path.stem not in QUICK_IN_MEMORY:
             item.add_marker(pytest.mark.slow)
 

@@ -33,7 +33,7 @@ LISTED = {"seqs": SEQS}
 GIVEN: dict[str, Any] = {
     **dict.fromkeys(("limit", "count", "most", "last"), SOME),
     **dict.fromkeys(("seq", "run_at", "turn", "child_seq", "parent_seq", "position", "position_id"), 300),
-    **dict.fromkeys(("name", "order_key", "unique_key"), "300"),
+    **dict.fromkeys(("name", "order_key", "unique_key", "limit_key"), "300"),
     **dict.fromkeys(("queue", "owner", "event_id", "longest"), None),
     **dict.fromkeys(("category", "after_category"), "shop"),
     **dict.fromkeys(("rooms", "excess", "handled"), Numbers([1])),

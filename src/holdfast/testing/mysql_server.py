@@ -245,10 +245,11 @@ def mysql_server(
 
 
 def main() -> int:
-    """Run the command in the arguments on a durable server."""
+    """Run the command in the arguments on a durable server, with as much memory as PostgreSQL has in benchmarks."""
     flavours: list[Flavour] = [flavour for flavour in ("mariadb", "mysql") if sys.argv[1:2] == [flavour]]
     program = find_program(*flavours)
-    return run_with(mysql_server(program=program, is_durable=True), program.version, sys.argv[1 + len(flavours) :])
+    server = mysql_server(program=program, is_durable=True, innodb_buffer_pool_size="512M")
+    return run_with(server, program.version, sys.argv[1 + len(flavours) :])
 
 
 if __name__ == "__main__":

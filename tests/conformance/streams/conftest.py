@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 STORES = [
-    *("reference", "sqlite", "sqlite-memory", "postgres", "sqlite+kafka"),
+    *("reference", "sqlite", "sqlite-memory", "postgres", "mariadb", "sqlite+kafka"),
     pytest.param("mysql", marks=pytest.mark.slow),
     pytest.param("postgres+kafka", marks=pytest.mark.slow),
 ]

@@ -20,7 +20,7 @@ from holdfast.backends.mysql.job_rows import MysqlJobRows
 from holdfast.backends.mysql.jobs import MysqlInsight, MysqlJobs, add_lanes, facts
 from holdfast.backends.mysql.location import MysqlLocation
 from holdfast.backends.mysql.notifier import MysqlNotifier
-from holdfast.backends.mysql.pool import blocking_pool, pools_for_handlers, pools_for_verbs
+from holdfast.backends.mysql.pool import ask_beside, beside_pool, blocking_pool, pools_for_handlers, pools_for_verbs
 from holdfast.backends.mysql.runners import MysqlPoolRunner
 from holdfast.backends.mysql.schema import MysqlSchema
 from holdfast.backends.mysql.statements import MysqlStatements
@@ -49,18 +49,21 @@ class MysqlParts(ServerParts):
 
     def __init__(self, location: MysqlLocation, statements: MysqlStatements) -> None:
         self.owner = statements
-        self._pools = pools_for_verbs(location), pools_for_handlers(location), blocking_pool(location)
-        self.runner = MysqlPoolRunner(self._pools[0], statements, location, self._became_ready)
+        pools = pools_for_verbs(location), pools_for_handlers(location), blocking_pool(location)
+        beside = beside_pool(location)
+        self._pools = *pools, beside
+        self.runner = MysqlPoolRunner(pools[0], statements, location, self._became_ready)
         self.notifier = self._notifier = MysqlNotifier(location, statements)
         self.rows = MysqlJobRows(Steady() if statements.is_server_clock else None)
         verbs = fenced_verbs(self.rows)._replace(lock_share=lock_share)
+        look = partial(ask_beside, beside)
         place = TransactionPlace(
-            statements, verbs, location.url, location.reply_timeout, self._drop_idle, self._became_ready
+            statements, verbs, location.url, location.reply_timeout, self._drop_idle, self._became_ready, look
         )
         kinds = MysqlAsyncTransaction, MysqlBlockingTransaction
-        self.transactions = ServerTransactions(*self._pools[1:], place, *kinds)
+        self.transactions = ServerTransactions(*pools[1:], place, *kinds)
         self._floors = Floors()
-        self.callers = callers = MysqlCallers(location, statements)
+        self.callers = callers = MysqlCallers(location, statements, look)
         self._lanes = Lanes(self.runner, add_lanes)
         self.jobs = self.jobs_over(self.runner, self._notifier.notify_ends)
         self.queues = QueuesOverRows(self.runner, self.rows)

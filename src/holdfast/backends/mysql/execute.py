@@ -15,10 +15,22 @@ from holdfast.backends.mysql.driver import BlockingConnection, Result, VerbConne
 from holdfast.backends.mysql.error_map import DriverError, is_duplicate
 from holdfast.backends.mysql.statements import MysqlStatements, quoted, trips
 from holdfast.backends.sql.steps import Ask, Each, Rows, Script, Together
+from holdfast.concurrency.statement_threads import in_own_thread
 from holdfast.store.steps import BecameReady, Ready, Steps
 
 T = TypeVar("T")
-Messages = Generator[list[str], list[Result], T]
+
+AskBeside = Callable[[list[str]], list[Result]]
+
+
+class Beside(NamedTuple):
+    """Statements for the session beside the transaction: `ask` runs them, in the calling thread."""
+
+    ask: AskBeside
+    texts: list[str]
+
+
+Messages = Generator["list[str] | Beside", list[Result], T]
 
 
 class Final(NamedTuple):
@@ -37,6 +49,15 @@ class Numbered(NamedTuple):
     rows: Sequence[dict[str, object]]
 
 
+class Committed(NamedTuple):
+    """Reads of what is committed now, by a session beside a transaction whose own reads may show an older state.
+
+    Answered with None, without a read, where the transaction's own reads show it.
+    """
+
+    asks: tuple[Ask, ...]
+
+
 def final(*asks: Ask | Each) -> Steps[Rows]:
     """Run the last statements of a verb; return the rows of each."""
     found: Rows = yield Final(asks)
@@ -47,6 +68,13 @@ def numbered(statement: str, rows: Sequence[dict[str, object]]) -> Steps[int]:
     """Insert rows by one statement; return the first number that the server has generated for them."""
     number: int = yield Numbered(statement, rows)
     return number
+
+
+def views(*asks: Ask) -> Steps[list[list[Rows]]]:
+    """Return the answers to reads: as the transaction sees them, with its own writes, and as they are committed now."""
+    own: list[Rows] = yield Together(asks)
+    committed: list[Rows] | None = yield Committed(asks)
+    return [own] if committed is None else [own, committed]
 
 
 Answer = Callable[[Sequence[Result]], Any]
@@ -129,8 +157,11 @@ class Session:
         begin: Sequence[str] = (),
         is_alone: bool = False,
         reply_timeout: float | None = None,
+        beside: AskBeside | None = None,
     ) -> None:
+        """`beside` is given where reads may show an older state than the committed one."""
         self.statements = statements
+        self._beside = beside
         self.begin = list(begin)
         self.has_begun = False
         self.is_alone = is_alone
@@ -152,6 +183,9 @@ class Session:
                     ready.add(asked)
                     asked = steps.send([])
                     continue
+                if isinstance(asked, Committed):
+                    asked = steps.send((yield from self._committed(asked.asks)))
+                    continue
                 request = self.request(asked)
                 found: list[Result] = []
                 try:
@@ -165,6 +199,13 @@ class Session:
             return cast("T", stop.value)
         finally:
             steps.close()
+
+    def _committed(self, asks: tuple[Ask, ...]) -> Generator[Beside, list[Result], list[Rows] | None]:
+        if self._beside is None:
+            return None
+        request = _together(self.statements, asks, quoted)
+        found = (yield Beside(self._beside, request.texts)) if asks else []
+        return cast("list[Rows]", request.answer(found))
 
     def _trips(self, request: _Trip) -> Iterator[list[str]]:
         first, self.begin = self.begin, []
@@ -221,7 +262,9 @@ async def exchange(messages: Messages[T], ask: Callable[[list[str]], Awaitable[l
         texts = next(messages)
         while True:
             try:
-                found = await ask(texts)
+                found = await (
+                    in_own_thread(partial(texts.ask, texts.texts)) if isinstance(texts, Beside) else ask(texts)
+                )
             except DriverError as error:
                 texts = messages.throw(error)
             else:
@@ -238,7 +281,7 @@ def exchange_blocking(messages: Messages[T], ask: Callable[[list[str]], list[Res
         texts = next(messages)
         while True:
             try:
-                found = ask(texts)
+                found = texts.ask(texts.texts) if isinstance(texts, Beside) else ask(texts)
             except DriverError as error:
                 texts = messages.throw(error)
             else:

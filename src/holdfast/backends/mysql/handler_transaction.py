@@ -52,7 +52,7 @@ class MysqlTransaction(ServerTransaction[MysqlStatements]):
         return Session(self._statements, begin=[*begin, "start transaction"])
 
     def _session(self) -> Session:
-        return Session(self._statements)
+        return Session(self._statements, beside=None if self._isolation == READ_COMMITTED else self._place.beside)
 
     def _lend(self) -> None:
         self.connection.failure = None

@@ -6,17 +6,26 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from holdfast.backends.mysql.execute import views
 from holdfast.backends.mysql.verbs.claim import Lane, first_ready
 from holdfast.backends.mysql.verbs.finish import complete_all
-from holdfast.backends.sql.job_rows import SqlJobRows
+from holdfast.backends.mysql.verbs.snapshots import (
+    is_dated,
+    keys_now,
+    lock_jobs_now,
+    lock_order_keys_now,
+    take_keys_now,
+)
+from holdfast.backends.sql.job_rows import SqlJobRows, locked
 from holdfast.backends.sql.job_writes import COUNTS
-from holdfast.backends.sql.order_keys import FirstBlocked, make_heads
+from holdfast.backends.sql.order_keys import FirstBlocked, Settled, make_heads, settle_locked
+from holdfast.backends.sql.parents import PlacedJob
 from holdfast.backends.sql.steps import Ask, Numbers, Record, each, records, rows, run, together, value
 from holdfast.backends.sql.text import clean
 from holdfast.model.job import JobState
-from holdfast.store.job_rows import Change, CompletedRows
-from holdfast.store.steps import Place, Steps
-from holdfast.store.unique_keys import UniqueClaim
+from holdfast.store.job_rows import ById, ByIds, Change, CompletedRows, JobRow, Locked, Selection, Waiting
+from holdfast.store.steps import Place, Steps, became_ready
+from holdfast.store.unique_keys import TakenKeys, UniqueClaim
 from holdfast.store.values import Finish
 
 _FOLD = 20_000
@@ -37,6 +46,39 @@ class MysqlJobRows(SqlJobRows):
     def add_keys(self, claims: Sequence[UniqueClaim], *, again: bool) -> Steps[int]:  # noqa: D102
         wanted = [{**claim._asdict(), "unique_scope": str(claim.unique_scope)} for claim in claims]
         return len((yield from rows("add_missing_keys", claims=wanted, again=again)))
+
+    def take_keys(self, claims: Sequence[UniqueClaim], *, again: bool = False) -> Steps[TakenKeys]:  # noqa: D102
+        if (yield from is_dated()):
+            return (yield from take_keys_now(claims, again=again))
+        return (yield from super().take_keys(claims, again=again))
+
+    def lock(self, selection: Selection) -> Steps[Locked]:  # noqa: D102
+        match selection:
+            case ByIds(ids) | Waiting(ids) if (yield from is_dated()):
+                return locked((yield from lock_jobs_now(ids, only_waiting=isinstance(selection, Waiting))))
+            case ById(job_id) if (yield from is_dated()):
+                return locked((yield from lock_jobs_now([job_id])))
+            case _:
+                return (yield from super().lock(selection))
+
+    def places(self, ids: Sequence[str]) -> Steps[Sequence[PlacedJob]]:
+        """Return jobs of both views."""
+        seen = yield from views(Ask("places_of", {"ids": ids}, PlacedJob))
+        return [job for (answer,) in reversed(seen) for job in answer]
+
+    def settle(self, seqs: Sequence[int]) -> Steps[Settled]:
+        """In a transaction with an older snapshot, read the keys beside it."""
+        if not (yield from is_dated()):
+            return (yield from super().settle(seqs))
+        return (yield from settle_locked((yield from lock_order_keys_now(seqs)), self.bring_up))
+
+    def admit(self, seqs: Sequence[int], joining: Sequence[JobRow]) -> Steps[list[Place]]:
+        """In such a transaction, leave it to `promote`: what waits in a key cannot be read, and locks would last."""
+        if joining or not (yield from is_dated()):
+            return (yield from super().admit(seqs, joining))
+        yield from each("wake_limit_key", [key for key in (yield from keys_now(seqs)) if key["limit_key"] is not None])
+        yield from became_ready()
+        return []
 
     def text(self, text: str) -> str:  # noqa: D102
         return clean(text)

@@ -8,13 +8,15 @@ from functools import partial
 from typing import Any
 
 from holdfast.backends.mysql.connecting import connect, connect_blocking
-from holdfast.backends.mysql.driver import BlockingConnection, VerbConnection, drop, has_gone, is_idle
+from holdfast.backends.mysql.driver import BlockingConnection, Result, VerbConnection, drop, has_gone, is_idle
+from holdfast.backends.mysql.error_map import DriverError, translate
 from holdfast.backends.mysql.handlers_connection import MysqlHandlersBlockingConnection, MysqlHandlersConnection
 from holdfast.backends.mysql.location import MysqlLocation
 from holdfast.store.connection_pool import AsyncPools, BlockingPool
 
 MysqlPools = AsyncPools[VerbConnection]
 MysqlBlockingPool = BlockingPool[BlockingConnection]
+_ERRORS: tuple[type[Exception], ...] = (*DriverError, OSError)
 
 
 class MysqlConnections:
@@ -47,6 +49,23 @@ def pools_for_handlers(location: MysqlLocation) -> MysqlPools:
     """Return the pools for transactions of async handlers."""
     open_one = partial(connect, location, MysqlHandlersConnection)
     return AsyncPools(MysqlConnections(location), open_one, users="transactions of async handlers")
+
+
+def beside_pool(location: MysqlLocation) -> MysqlBlockingPool:
+    """Return the pool for reads of what is committed, beside a transaction with an older snapshot."""
+    return BlockingPool(
+        MysqlConnections(location), partial(connect_blocking, location), users="looks at what is committed"
+    )
+
+
+def ask_beside(pool: MysqlBlockingPool, texts: list[str]) -> list[Result]:
+    """Run reads on a connection of the pool; raises errors of Holdfast, because no transaction of ours has failed."""
+    with pool.connection() as connection:
+        try:
+            return connection.ask(texts)
+        except _ERRORS as error:
+            drop(connection)
+            raise translate(error, "the store", broken=True) from error
 
 
 def blocking_pool(location: MysqlLocation) -> MysqlBlockingPool:

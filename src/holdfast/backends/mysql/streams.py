@@ -10,7 +10,6 @@ from holdfast.backends.mysql.error_map import LOCK_WAIT, code_of
 from holdfast.backends.mysql.runners import MysqlPoolRunner
 from holdfast.backends.mysql.verbs import append as appending
 from holdfast.backends.mysql.verbs.fetch import fetch
-from holdfast.backends.sql.pool_runner import runs_alone
 from holdfast.backends.sql.steps import rows, run
 from holdfast.backends.sql.streams import nodes, shares
 from holdfast.backends.sql.streams.allocation_store import SqlAllocations
@@ -45,11 +44,10 @@ class MysqlEvents(ServerEvents):
             return []
         needed = {event.category for event in events}
         categories = await self._categories.of(needed)
-        is_alone = runs_alone(self._runner)
         if needed <= categories.keys():
-            appended = await self._runner.write(lambda: appending.append(events, categories, is_alone=is_alone))
+            appended = await self._runner.write(lambda: appending.append(events, categories))
         else:
-            appended = await self._runner.write(lambda: appending.append_to_new(events, categories, is_alone=is_alone))
+            appended = await self._runner.write(lambda: appending.append_to_new(events, categories))
         self._appended()
         return appended
 

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple, cast
 from holdfast.backends.sql import limit_keys, unique_keys
 from holdfast.backends.sql.job_columns import COUNTERS
 from holdfast.backends.sql.job_writes import write_changes
-from holdfast.backends.sql.limit_keys import admit
-from holdfast.backends.sql.order_keys import bring_up, settle
-from holdfast.backends.sql.parents import add_links, record_changes
+from holdfast.backends.sql.order_keys import Settled, bring_up, settle
+from holdfast.backends.sql.parents import PlacedJob, add_links, record_changes
 from holdfast.backends.sql.steps import Ask, Numbers, each, records, rows, run, together
 from holdfast.errors import StoreUnavailable
 from holdfast.model.instants import span_micros
@@ -99,6 +98,18 @@ class SqlJobRows(ABC):
         """Make the first waiting job of each locked order key without a head its head; return those now ready."""
         return (yield from bring_up(key_ids))
 
+    def settle(self, seqs: Sequence[int]) -> Steps[Settled]:
+        """See `order_keys.settle`."""
+        return (yield from settle(seqs, self.bring_up))
+
+    def admit(self, seqs: Sequence[int], joining: Sequence[JobRow]) -> Steps[list[Place]]:
+        """See `limit_keys.admit`."""
+        return (yield from limit_keys.admit(seqs, joining))
+
+    def places(self, ids: Sequence[str]) -> Steps[Sequence[PlacedJob]]:
+        """Return where jobs are found in the tables of their states."""
+        return (yield from records(PlacedJob, "places_of", ids=ids))
+
     def text(self, text: str) -> str:
         """Return a human-readable text in a form that the dialect can store."""
         return text
@@ -126,7 +137,7 @@ class SqlJobRows(ABC):
                 known = [job_id for (job_id,) in (yield from rows("ids_by_seq", ids=list(job_ids)))]
                 answers = yield from together(*(Ask("lock_waiting", {"id": job_id}, JobRow) for job_id in known))
                 found = [row for (row,) in answers if row.state]
-        return _locked(found)
+        return locked(found)
 
     def _lock_job(self, job_id: str) -> Steps[list[JobRow]]:
         for _ in range(_LOOKS):
@@ -149,10 +160,12 @@ class SqlJobRows(ABC):
         ended = [change.old.seq for change in changes if change.settles]
         changed = {change.old.seq for change in changes if change.concerns_children}
         if ended or heads:
-            places, parents, limited = yield from settle([*ended, *heads], self.bring_up)
+            places, parents, limited = yield from self.settle([*ended, *heads])
             ready += places
             if limited:
-                ready += yield from admit(sorted(limited), [change.new for change in changes if change.joins_limit_key])
+                ready += yield from self.admit(
+                    sorted(limited), [change.new for change in changes if change.joins_limit_key]
+                )
             # A job in a key is followed in any case; only this shows whether it has children.
             changed = {seq for seq in changed if seq not in ended or seq in parents} | (parents & set(heads))
         if changed:
@@ -209,7 +222,9 @@ class SqlJobRows(ABC):
         return changed
 
     def link(self, links: Sequence[NewLink], inserted: Sequence[str], decide: Sequence[str]) -> Steps[None]:  # noqa: D102
-        yield from add_links(links, inserted, decide)
+        ids = {job_id for link in links for job_id in (link.child_id, link.parent_id)}
+        if ids:
+            yield from add_links((yield from self.places(sorted(ids))), links, inserted, decide)
 
     def prune(self, state: JobState, keep: timedelta, limit: int) -> Steps[int]:  # noqa: D102
         span = span_micros(keep)
@@ -257,7 +272,7 @@ def _delete(state: JobState, seqs: Numbers, children: Numbers) -> Steps[None]:
         yield Ask(statement, {"seqs": seqs})
 
 
-def _locked(found: Sequence[JobRow]) -> Locked:
+def locked(found: Sequence[JobRow]) -> Locked:
     """Return rows of the lock statements with the types of the port: a dialect may have no truth values."""
     now = max((cast("int", row.token) for row in found), default=0)
     return Locked(now, [_typed(row) for row in found])

@@ -19,6 +19,8 @@ from holdfast.store.job_rows import JobRow
 from holdfast.store.steps import Place, Steps
 
 NO_HEAD = 0
+BringUp = Callable[[Sequence[int]], Steps[Sequence[Place]]]
+Settled = tuple[Sequence[Place], set[int], set[int]]
 
 
 class LockedKey(NamedTuple):
@@ -65,16 +67,18 @@ def put_blocked(row: JobRow) -> Steps[None]:
     yield from run("put_blocked", key_id=key_id, **columns_of(row, ("seq", *COUNTERS, "followed")))
 
 
-def settle(
-    seqs: Sequence[int], bring_up: Callable[[Sequence[int]], Steps[Sequence[Place]]]
-) -> Steps[tuple[Sequence[Place], set[int], set[int]]]:
+def settle(seqs: Sequence[int], bring_up: BringUp) -> Steps[Settled]:
     """Choose new heads for the order keys of these jobs, which were the heads or joined a key without a head.
 
     Returns the places of new heads that are ready; those of the seqs that have children: a transaction that has linked
     a child has marked its parent first, so it is seen by this statement, which follows the end of the parent; and those
     of the seqs that have limit keys.
     """
-    keys = yield from records(LockedKey, "lock_order_keys", seqs=Numbers(seqs))
+    return (yield from settle_locked((yield from records(LockedKey, "lock_order_keys", seqs=Numbers(seqs))), bring_up))
+
+
+def settle_locked(keys: Sequence[LockedKey], bring_up: BringUp) -> Steps[Settled]:
+    """Do so once the keys are locked."""
     vacant = {key.key_id for key in keys if key.key_id is not None and key.head_seq in {NO_HEAD, key.seq}}
     parents = {key.seq for key in keys if key.is_parent}
     limited = {key.seq for key in keys if key.is_limited}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdfast.backends.sql.steps import each, records
+from holdfast.backends.sql.steps import each
 from holdfast.model.turn import run_at_of
 from holdfast.store.job_rows import NewLink
 from holdfast.store.steps import Steps, became_ready
@@ -27,12 +27,10 @@ def record_changes(seqs: Sequence[int]) -> Steps[None]:
     yield from became_ready(parents_changed=True)
 
 
-def add_links(links: Sequence[NewLink], inserted: Sequence[str], decide: Sequence[str]) -> Steps[None]:
+def add_links(
+    found: Sequence[PlacedJob], links: Sequence[NewLink], inserted: Sequence[str], decide: Sequence[str]
+) -> Steps[None]:
     """See `JobRows.link`. The number of statements does not depend on that of the jobs."""
-    ids = {job_id for link in links for job_id in (link.child_id, link.parent_id)}
-    if not ids:
-        return
-    found = yield from records(PlacedJob, "places_of", ids=sorted(ids))
     jobs = {job.id: job for job in found}
     yield from each(
         "add_link",

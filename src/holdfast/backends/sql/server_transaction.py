@@ -36,6 +36,8 @@ class TransactionPlace(NamedTuple, Generic[Texts]):
     reply_timeout: float
     suspect: Callable[[], None]
     became_ready: Callable[[Sequence[Place]], None]
+    beside: Callable[[Any], Any] | None = None
+    """Reads what is committed, on another connection, for a transaction with an older snapshot, if a store needs it."""
 
 
 class ServerTransaction(OpenTransaction, Generic[Texts]):

@@ -15,25 +15,12 @@ values (
 -- name: known_events
 select event_id, version, partition_id, position_id from holdfast_event where event_id in (:ids);
 
--- name: known_events_now
--- In a caller's transaction, whose snapshot may be older than the events.
-select event_id, version, partition_id, position_id from holdfast_event where event_id in (:ids) lock in share mode;
-
 -- name: version_of_stream
 -- The version of the last event, or the one that was recorded when that event was trimmed.
 select coalesce(
     (select version from holdfast_event force index (by_stream) where category_id = :category_id and stream = :stream
      order by version desc limit 1),
     (select version from holdfast_trimmed_stream where category_id = :category_id and stream = :stream),
-    0
-) as version;
-
--- name: version_of_stream_now
-select coalesce(
-    (select version from holdfast_event force index (by_stream) where category_id = :category_id and stream = :stream
-     order by version desc limit 1 lock in share mode),
-    (select version from holdfast_trimmed_stream where category_id = :category_id and stream = :stream
-     lock in share mode),
     0
 ) as version;
 

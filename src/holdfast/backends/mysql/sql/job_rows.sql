@@ -93,6 +93,41 @@ left join (
 ) as completed on true
 where job.id = :id;
 
+-- name: seen_jobs
+-- Without locks: several jobs, in any state. The snapshot of a transaction may be older than a lane.
+select {locked_job}
+from holdfast_job as job
+left join holdfast_lane as lane on lane.lane_id = job.lane_id
+left join holdfast_running as running on running.seq = job.seq
+left join holdfast_ready as ready on ready.lane_id = job.lane_id and ready.turn = job.turn and ready.seq = job.seq
+left join holdfast_scheduled as scheduled
+    on scheduled.run_at = job.turn + job.priority * {priority_step} and scheduled.seq = job.seq
+left join holdfast_blocked as blocked on blocked.seq = job.seq
+left join holdfast_failed as failed on failed.seq = job.seq
+left join holdfast_cancelled as cancelled on cancelled.seq = job.seq
+left join holdfast_completed as completed on completed.seq = job.seq
+where job.id in (:ids);
+
+-- name: ended_among
+select seq, 'completed' as state from holdfast_completed where seq in (:seqs)
+union all
+select seq, 'failed' from holdfast_failed where seq in (:seqs)
+union all
+select seq, 'cancelled' from holdfast_cancelled where seq in (:seqs);
+
+-- name: has_job
+select 1 from holdfast_job where seq = :seq lock in share mode;
+
+-- name: hold_{state}: running, blocked, completed, failed, cancelled
+-- Lock the row of a job, if it is in this table.
+select 1 from holdfast_{state} where seq = :seq for update;
+
+-- name: hold_ready
+select 1 from holdfast_ready where lane_id = :lane_id and turn = :turn and seq = :seq for update;
+
+-- name: hold_scheduled
+select 1 from holdfast_scheduled where run_at = :run_at and seq = :seq for update;
+
 -- name: ended
 -- The outcomes that the holders of these leases wrote under their fences. May return other pairs of seq and fence too.
 select seq, fence, 'completed' as outcome from holdfast_completed where seq in (:seqs) and fence in (:fences)

@@ -7,6 +7,9 @@
 -- name: find_lanes
 select lane_id, queue, task from holdfast_lane where queue in (:queues) and task in (:tasks);
 
+-- name: lanes_by_id
+select lane_id, queue, task from holdfast_lane where lane_id in (:lane_ids);
+
 -- name: add_queue
 insert into holdfast_queue (queue) values (:queue) on duplicate key update queue = holdfast_queue.queue;
 
@@ -15,10 +18,6 @@ insert into holdfast_lane (queue, task) values (:queue, :task) on duplicate key 
 
 -- name: known_ids
 select id from holdfast_job where id in (:ids);
-
--- name: known_ids_now
--- Of a caller's transaction, whose snapshot may be older than the job.
-select id from holdfast_job where id in (:ids) lock in share mode;
 
 -- name: insert_new
 -- The clock is read here, so that an enqueue is one trip. The numbers of the rows follow one another from

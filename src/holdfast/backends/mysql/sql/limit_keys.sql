@@ -119,6 +119,9 @@ straight_join holdfast_blocked as waiting force index (primary) on waiting.seq =
 set waiting.place = (select turn from holdfast_job as job where job.seq = given.seq)
 where waiting.key_id < 0;
 
+-- name: wake_limit_key
+update holdfast_limit_key force index (by_name) set wake_at = {now} where lane_id = :lane_id and limit_key = :limit_key;
+
 -- name: wake_limit_keys
 -- After a change of the limit. A key that another session has locked adapts when that one, or the next job, ends.
 update (

@@ -5,6 +5,16 @@
 insert into holdfast_key_head (queue, order_key) values (:queue, :order_key)
 on duplicate key update head_seq = holdfast_key_head.head_seq;
 
+-- name: known_order_key
+select key_id from holdfast_key_head where queue = :queue and order_key = :order_key;
+
+-- name: lock_order_key
+-- By its number: by its name, MariaDB would lock the gap before it, too.
+select key_id, head_seq from holdfast_key_head where key_id = :key_id for update;
+
+-- name: new_order_key
+insert into holdfast_key_head (queue, order_key) values (:queue, :order_key);
+
 -- name: take_order_key
 select key_id, head_seq from holdfast_key_head force index (by_name)
 where queue = :queue and order_key = :order_key for update;
@@ -23,6 +33,14 @@ from (
 left join holdfast_key_head as head force index (by_name)
     on head.queue = past.queue and head.order_key = past.order_key
 for update;
+
+-- name: keys_of_jobs
+-- Without locks: the keys of some jobs, and whether they have children.
+select job.seq, lane.queue, lane.lane_id, job.order_key, job.limit_key,
+       (select 1 from holdfast_parent_link as link where link.parent_seq = job.seq limit 1) is not null as is_parent
+from holdfast_job as job
+straight_join holdfast_lane as lane on lane.lane_id = job.lane_id
+where job.seq in (:seqs);
 
 -- name: order_keys_of
 select head.key_id, job.seq from holdfast_job as job
@@ -55,14 +73,14 @@ select :key_id, last_insert_id(), :seq, :attempt, :excused, :interrupted, :lost,
 
 -- name: first_of_key
 -- The first waiting job of a locked key. Waits for one that is being cancelled: then that one is the first after all, or
--- the next one is.
+-- the next one is. Reads its body with a lock, because a snapshot may be older than the job.
 select first.key_id, first.seq, job.lane_id, job.turn, job.priority, first.attempt, first.excused, first.interrupted,
        first.lost, {now} as now, 1 as followed, 0 as retrying
 from (
     select key_id, seq, attempt, excused, interrupted, lost from holdfast_blocked force index (by_key)
     where key_id = :key_id order by place limit 1 for update
 ) as first
-straight_join holdfast_job as job on job.seq = first.seq;
+straight_join holdfast_job as job force index (primary) on job.seq = first.seq lock in share mode;
 
 -- name: set_head
 update holdfast_key_head set head_seq = :seq where key_id = :key_id;

@@ -37,6 +37,25 @@ from (
 ) as given
 {holder_rows};
 
+-- name: known_keys
+-- Those of these keys that exist, without locks.
+select known.task, known.unique_key
+from (
+    select * from json_table(:claims, '$[*]' columns (
+        task varchar(128) character set utf8mb4 path '$.task', unique_key varchar(128) character set utf8mb4 path '$.unique_key'
+    )) as listed
+) as given
+straight_join holdfast_unique_key as known force index (primary)
+    on known.task = given.task and known.unique_key = given.unique_key;
+
+-- name: new_unique_key
+insert into holdfast_unique_key (task, unique_key, id, unique_scope, until_at)
+values (:task, :unique_key, :id, :unique_scope, {now} + :period);
+
+-- name: lock_unique_key
+select id, unique_scope, until_at, replaced_by from holdfast_unique_key
+where task = :task and unique_key = :unique_key for update;
+
 -- name: lock_waiting
 -- One job, if it is waiting: otherwise its state is null. It never waits for the transaction of a handler, which has
 -- locked a row in running.

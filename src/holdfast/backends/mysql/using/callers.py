@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from holdfast.backends.mysql.connecting import connect_blocking
 from holdfast.backends.mysql.driver import Result, drop
 from holdfast.backends.mysql.error_map import DriverError, translate
-from holdfast.backends.mysql.execute import Session, drive_blocking, exchange, exchange_blocking
+from holdfast.backends.mysql.execute import AskBeside, Session, drive_blocking, exchange, exchange_blocking
 from holdfast.backends.mysql.location import MysqlLocation
 from holdfast.backends.mysql.statements import MysqlStatements
 from holdfast.backends.mysql.using import drivers
@@ -70,8 +70,10 @@ def _look() -> Steps[tuple[TablesIdentity, str]]:
 class MysqlCallers(Callers):
     """The connections that callers pass, of any kind."""
 
-    def __init__(self, location: MysqlLocation, statements: MysqlStatements) -> None:
+    def __init__(self, location: MysqlLocation, statements: MysqlStatements, beside: AskBeside) -> None:
+        """`beside` reads what is committed: the caller's snapshot may be older, and its isolation cannot be read."""
         super().__init__(_KINDS, _RECOGNISERS)
+        self._beside = beside
         self._location = location
         self._statements = statements
         self._ours: TablesIdentity | None = None
@@ -124,7 +126,7 @@ class MysqlCallers(Callers):
         return identity
 
     def _run(self, raw: Any, steps: Steps[T], prefix: str) -> T:
-        session = _CallersSession(self._statements, prefix)
+        session = _CallersSession(self._statements, prefix, self._beside)
 
         def ask(texts: list[str]) -> list[Result]:
             with drivers.as_ours():
@@ -133,7 +135,7 @@ class MysqlCallers(Callers):
         return exchange_blocking(session.messages(steps, Ready()), ask)
 
     async def _run_async(self, raw: Any, steps: Steps[T], prefix: str) -> T:
-        session = _CallersSession(self._statements, prefix)
+        session = _CallersSession(self._statements, prefix, self._beside)
 
         async def ask(texts: list[str]) -> list[Result]:
             with drivers.as_ours():
@@ -145,8 +147,8 @@ class MysqlCallers(Callers):
 class _CallersSession(Session):
     """Texts leave their places to the driver."""
 
-    def __init__(self, statements: MysqlStatements, prefix: str) -> None:
-        super().__init__(statements)
+    def __init__(self, statements: MysqlStatements, prefix: str, beside: AskBeside) -> None:
+        super().__init__(statements, beside=beside)
         self._prefix = prefix
         self._texts: list[str] = []
 

@@ -1,8 +1,8 @@
 """Append events, all or none.
 
 The heads of the partitions are locked in ascending order, until the commit. Statements that follow in the same trip see
-what earlier appends have committed: the versions of streams, the known ids. In a transaction of a handler or a caller,
-whose snapshot may be older, they read the latest rows.
+what earlier appends have committed: the versions of streams, the known ids. Under repeatable read, these
+are read beside it, too: a version only grows, and an event stays.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from holdfast.backends.mysql.execute import final
-from holdfast.backends.sql.steps import Ask, Each, together
+from holdfast.backends.mysql.execute import Committed, final
+from holdfast.backends.sql.steps import Ask, Each, Rows, together
 from holdfast.backends.sql.streams import categories as categories_of
 from holdfast.model.event import Appended, NewEvent
 from holdfast.store.steps import Steps
@@ -33,26 +33,28 @@ _COLUMNS = (
 
 
 def append(
-    events: Sequence[NewEvent], categories: Mapping[str, Category], *, is_alone: bool, is_whole: bool = True
+    events: Sequence[NewEvent], categories: Mapping[str, Category], *, is_whole: bool = True
 ) -> Steps[list[Appended]]:
     """Append events to existing categories. `is_whole`: nothing else is to be done in the transaction."""
     once = distinct(events)
     places = places_of(once, categories)
     streams = sorted({(place[0], event.stream) for place, event in zip(places, once, strict=True)})
     partitions = sorted(set(places))
-    now = "" if is_alone else "_now"
+    look = Ask("known_events", {"ids": [event.id for event in once]}, Known)
     *heads, known, clock = yield from together(
         *(Ask("lock_head", {"category_id": place[0], "partition_id": place[1]}) for place in partitions),
-        Ask(f"known_events{now}", {"ids": [event.id for event in once]}, Known),
+        look,
         Ask("store_clock", {}),
     )
-    versions = yield from together(
-        *(Ask(f"version_of_stream{now}", {"category_id": number, "stream": stream}) for number, stream in streams)
-    )
+    asks = [Ask("version_of_stream", {"category_id": number, "stream": stream}) for number, stream in streams]
+    own = yield from together(*asks)
+    committed: list[Rows] | None = yield Committed((*asks, look))
+    versions = _latest(own, committed)
+    known += committed[-1] if committed else []
     ((at,),) = clock
     work = Placing(
         {place: _head(head[0], at) for place, head in zip(partitions, heads, strict=True)},
-        {name: int(version[0][0]) for name, version in zip(streams, versions, strict=True)},
+        dict(zip(streams, versions, strict=True)),
     )
     appended = as_known(known)
     for event, place in zip(once, places, strict=True):
@@ -65,6 +67,11 @@ def append(
     return answers(events, appended)
 
 
+def _latest(own: Sequence[Rows], committed: Sequence[Rows] | None) -> list[int]:
+    """Return the last version of each stream, of both views."""
+    return [max(mine[0][0], theirs[0][0]) for mine, theirs in zip(own, committed or own, strict=False)]
+
+
 def _head(row: tuple[int, int, int, int], now: int) -> tuple[int, int]:
     return row[2], max(now, row[3])
 
@@ -75,10 +82,8 @@ def _moved(work: Placing, rows: Sequence[Mapping[str, object]]) -> list[dict[str
     return [head for head in work.heads() if (head["category_id"], head["partition_id"]) in moved]
 
 
-def append_to_new(
-    events: Sequence[NewEvent], categories: Mapping[str, Category], *, is_alone: bool
-) -> Steps[list[Appended]]:
+def append_to_new(events: Sequence[NewEvent], categories: Mapping[str, Category]) -> Steps[list[Appended]]:
     """Append events some of whose categories may not exist yet."""
-    look = Ask("known_events" if is_alone else "known_events_now", {"ids": [event.id for event in events]}, Known)
-    write = partial(append, is_alone=is_alone, is_whole=False)
+    look = Ask("known_events", {"ids": [event.id for event in events]}, Known)
+    write = partial(append, is_whole=False)
     return (yield from categories_of.append_to_new(events, categories, look, write))

@@ -5,6 +5,7 @@ with order keys or parents, and those in a transaction of a handler or a caller,
 read: there, rows are inserted by value only, because `insert … select` locks gaps under repeatable read.
 
 An id that exists makes the insert fail as a duplicate, which undoes that statement alone; then the others are inserted.
+Under repeatable read that would lock a gap, so in a transaction of a handler or a caller the ids are looked up first.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any
 import msgspec
 
 from holdfast.backends.mysql.error_map import DriverError, is_duplicate
-from holdfast.backends.mysql.execute import final, numbered
+from holdfast.backends.mysql.execute import final, numbered, views
+from holdfast.backends.mysql.verbs.snapshots import take_order_keys_now
 from holdfast.backends.sql.job_writes import count_row
 from holdfast.backends.sql.limit_keys import admit_new
 from holdfast.backends.sql.steps import Ask, Each, Rows, each, rows, together
@@ -54,12 +56,17 @@ def _is_plain(job: NewJob) -> bool:
     return job.order_key is None and job.limit_key is None and not parents_of(job)
 
 
-def _unknown(chunk: list[NewJob], error: Exception, *, is_alone: bool) -> Steps[list[NewJob]]:
+def _unknown(chunk: list[NewJob], error: Exception) -> Steps[list[NewJob]]:
     """Return the jobs of a chunk that do not exist, after their insert has failed; raise other errors."""
     if not is_duplicate(error):
         raise error
-    known = yield from rows("known_ids" if is_alone else "known_ids_now", ids=[job.id for job in chunk])
-    return [job for job in chunk if (job.id,) not in known]
+    return (yield from _new(chunk))
+
+
+def _new(chunk: list[NewJob]) -> Steps[list[NewJob]]:
+    seen = yield from views(Ask("known_ids", {"ids": [job.id for job in chunk]}))
+    known = {job_id for (answer,) in seen for (job_id,) in answer}
+    return [job for job in chunk if job.id not in known]
 
 
 def _chunks(jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
@@ -104,7 +111,7 @@ def _insert_plain(jobs: Sequence[NewJob], lanes: LaneIds) -> Steps[set[str]]:
             try:
                 found = yield from run(*_plain_asks(chunk, lanes))
             except DriverError as error:
-                chunk = yield from _unknown(chunk, error, is_alone=True)
+                chunk = yield from _unknown(chunk, error)
             else:
                 places += found[-2]
                 made.update(job.id for job in chunk)
@@ -174,18 +181,18 @@ class _Placed:
 
 
 def _insert_placed(jobs: Sequence[NewJob], lanes: LaneIds, *, is_alone: bool) -> Steps[set[str]]:
-    keys = yield from _take_keys(jobs)
+    keys = yield from _take_keys(jobs, is_alone=is_alone)
     ((now, step),) = yield from rows("clock_and_step")
     placed = _Placed(keys, now, is_alone=is_alone)
     made: list[NewJob] = []
     for whole in _chunks(jobs):
-        chunk = whole
+        chunk = whole if is_alone else (yield from _new(whole))
         while chunk:
             bodies = [_placed_body(job, lanes, now) for job in chunk]
             try:
                 seq = yield from numbered("insert_jobs", bodies)
             except DriverError as error:
-                chunk = yield from _unknown(chunk, error, is_alone=is_alone)
+                chunk = yield from _unknown(chunk, error)
                 continue
             for job, body in zip(chunk, bodies, strict=True):
                 placed.add(job, body, seq)
@@ -208,11 +215,13 @@ def _placed_body(job: NewJob, lanes: LaneIds, now: int) -> dict[str, Any]:
     return {**_body(job, lanes), **times, **names}
 
 
-def _take_keys(jobs: Sequence[NewJob]) -> Steps[dict[tuple[str, str | None], tuple[int, int]]]:
+def _take_keys(jobs: Sequence[NewJob], *, is_alone: bool) -> Steps[dict[tuple[str, str | None], tuple[int, int]]]:
     """Lock the order keys of jobs, before their seqs are given, so that seqs increase along each key."""
     names = sorted({(job.queue, job.order_key) for job in jobs if job.order_key is not None and not parents_of(job)})
     if not names:
         return {}
+    if not is_alone:
+        return (yield from take_order_keys_now(names))
     wanted: list[dict[str, object]] = [{"queue": queue, "order_key": order_key} for queue, order_key in names]
     yield from each("add_order_key", wanted)
     found: Rows = yield from together(*(Ask("take_order_key", name) for name in wanted))
