@@ -84,6 +84,12 @@ def test_every_link_leads_somewhere(page):
     assert missing == []
 
 
+def test_the_list_of_decisions_is_complete_and_in_order():
+    listed = re.findall(r"^\| \[\d{4}\]\((\S+)\)", (ROOT / "docs/decisions/README.md").read_text("utf-8"), re.MULTILINE)
+
+    assert listed == sorted(page.name for page in ROOT.glob("docs/decisions/0*.md"))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_python_example_can_be_read_by_python(page):
     for block in BLOCK.findall(page.read_text(encoding="utf-8")):

@@ -1,4 +1,4 @@
-"""Jobs with parents on PostgreSQL: what they cost, that other jobs pay nothing, and that parents do not wait."""
+"""Jobs with parents on PostgreSQL: what they cost, and that parents do not wait."""
 
 from __future__ import annotations
 
@@ -7,56 +7,29 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
+from tests.postgres.test_order_keys import Heard
 
-from holdfast.backends.postgres.statements import Statements
 from holdfast.model.ids import new_id
 from holdfast.model.job import JobState
 from holdfast.model.outcome import Completed
 from holdfast.store.backend import Backend
 from holdfast.store.values import Verdict
-from holdfast.testing.conformance.base import a_job, claim, claim_one, enqueue, finish, state_of
+from holdfast.testing.conformance.base import a_job, claim, enqueue, finish, state_of
 from holdfast.testing.conformance.parents import after
 
 
-@pytest.fixture
-def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    names: list[str] = []
-    text = Statements.text
-
-    def hear(self: Statements, name: str) -> bytes:
-        names.append(name)
-        return text(self, name)
-
-    monkeypatch.setattr(Statements, "text", hear)
-    return names
-
-
-async def _plain_job(backend: Backend, heard: list[str]) -> list[str]:
-    """Enqueue, claim and complete a job without parents; return the names of the statements."""
-    heard.clear()
-    await enqueue(backend, a_job())
-    await finish(backend, (await claim_one(backend)).lease, Completed())
-    return heard.copy()
-
-
-async def test_a_job_without_parents_costs_no_statement_more(backend: Backend, heard: list[str]) -> None:
-    await _plain_job(backend, heard)
-    alone = await _plain_job(backend, heard)
-    (parent,) = await enqueue(backend, a_job(delay=timedelta(hours=1)))
-    await enqueue(backend, after(parent), after(parent, order_key="x"))
-    assert await _plain_job(backend, heard) == alone
-    assert not [name for name in alone if "parent" in name or "follow" in name or "link" in name]
-
-
-async def test_a_graph_of_many_jobs_takes_a_bounded_number_of_statements(backend: Backend, heard: list[str]) -> None:
+async def test_a_graph_of_many_jobs_takes_a_bounded_number_of_statements(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = Heard(backend, monkeypatch)
     await enqueue(backend, a_job())
     numbers: list[int] = []
     for size in (10, 10_000):
         ids = [new_id() for _ in range(size)]
         jobs = [a_job(job_id=ids[0]), *(after(parent, job_id=child) for parent, child in pairwise(ids))]
-        heard.clear()
+        heard.since()
         await enqueue(backend, *jobs)
-        numbers.append(len(heard))
+        numbers.append(len(heard.since()))
     assert max(numbers) < 20
     assert abs(numbers[0] - numbers[1]) <= 3  # many rows are copied
 

@@ -1,4 +1,4 @@
-"""The lines of order keys on PostgreSQL: who waits for whom, what is left behind, and what others pay for them."""
+"""The lines of order keys on PostgreSQL: who waits for whom, and what is left behind."""
 
 from __future__ import annotations
 
@@ -122,22 +122,6 @@ class Heard:
     def since(self) -> list[str]:
         names, self.names = self.names, []
         return names
-
-
-@pytest.mark.parametrize("number", [1, 20, 400])
-async def test_jobs_without_a_key_cost_no_statement_more(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch, number: int
-):
-    await enqueue(backend, keyed(), keyed(), a_job("mail"))
-    await claim(backend, queues=["mail"])
-    heard = Heard(backend, monkeypatch)
-    await enqueue(backend, *(a_job("mail") for _ in range(number)))
-    bulk = ["reserve_seqs", "copy_jobs", "copy_ready", "count_events"]
-    assert heard.since() == {1: ["enqueue_one"], 20: ["enqueue"], 400: bulk}[number]
-    jobs = await claim(backend, queues=["mail"])
-    assert (len(jobs), heard.since()) == (number, ["claim"])
-    await backend.jobs.finish([Finish(job.lease, Completed()) for job in jobs])
-    assert heard.since() == ["complete"]
 
 
 async def test_a_batch_with_one_head_is_written_as_a_whole(backend: Backend, monkeypatch: pytest.MonkeyPatch):

@@ -1,4 +1,4 @@
-"""The lines of order keys on SQLite: what costs those without a key, and what their statements read."""
+"""The lines of order keys on SQLite: what is left behind, and what their statements read."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ import pytest
 from tests.app.work import connected
 from tests.system.stores import check_lines
 
-from holdfast.backends.sqlite import connection as connecting
-from holdfast.backends.sqlite import execute as executing
 from holdfast.backends.sqlite.statements import STATEMENTS
 from holdfast.model.outcome import Completed
 from holdfast.store.backend import Backend
 from holdfast.store.values import Finish
-from holdfast.testing.conformance.base import a_job, claim, enqueue
+from holdfast.testing.conformance.base import claim, enqueue
 from holdfast.testing.conformance.order_keys import keyed
 from holdfast.testing.stores import open_store
 
@@ -34,46 +32,12 @@ def is_short_scan(step: str) -> bool:
     return step.startswith(("SCAN given ", "SCAN json_each ", "SCAN lane"))  # lanes are few
 
 
-class Heard(dict[str, str]):
-    """The statements, and the names of those that were run."""
-
-    def __init__(self) -> None:
-        super().__init__(STATEMENTS)
-        self.names: list[str] = []
-
-    def __getitem__(self, name: str) -> str:
-        self.names.append(name)
-        return super().__getitem__(name)
-
-    def since(self) -> list[str]:
-        names, self.names = self.names, []
-        return names
-
-
 async def _drain(backend: Backend) -> int:
     done = 0
     while jobs := await claim(backend):
         await backend.jobs.finish([Finish(job.lease, Completed()) for job in jobs])
         done += len(jobs)
     return done
-
-
-@pytest.mark.parametrize("number", [1, 500])
-async def test_jobs_without_a_key_cost_no_statement_more(tmp_path, monkeypatch, number):
-    heard = Heard()
-    async with open_store(f"sqlite:///{tmp_path}/jobs.db") as backend:
-        await enqueue(backend, keyed(), keyed(), a_job("mail"))
-        await claim(backend, queues=["mail"])
-        monkeypatch.setattr(connecting, "STATEMENTS", heard)
-        monkeypatch.setattr(executing, "STATEMENTS", heard)
-        await enqueue(backend, *(a_job("mail") for _ in range(number)))
-        assert heard.since() == ["take_seqs", "find_lane", "insert_job", "new_to_ready", "count_events"]
-        jobs = await claim(backend, queues=["mail"])
-        looks = ["claimable_lanes", "claimable_lanes", "take_fence", "front_of_lane"]
-        assert (len(jobs), heard.since()) == (number, [*looks, "lease_front", "leave_front"])
-        await backend.jobs.finish([Finish(job.lease, Completed()) for job in jobs])
-        write = "complete_one" if number == 1 else "complete_many"
-        assert heard.since() == ["count_completed", write, "leave_completed"]
 
 
 async def test_a_line_that_is_empty_leaves_nothing_behind(tmp_path):

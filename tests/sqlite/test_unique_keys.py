@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 from tests.app.work import connected
-from tests.sqlite.test_order_keys import Heard, is_short_scan
+from tests.sqlite.conftest import Heard
+from tests.sqlite.test_order_keys import is_short_scan
 
-from holdfast.backends.sqlite import connection as connecting
-from holdfast.backends.sqlite import execute as executing
 from holdfast.backends.sqlite.statements import STATEMENTS
 from holdfast.model.instants import span_micros
 from holdfast.model.outcome import Completed
@@ -34,14 +33,6 @@ PLANNED: dict[str, Any] = {
     "lock_waiting": {"id": "x", "now": 1, "priority_step": 1},
     "set_arguments": {"seq": 1, "payload": "", "turn": 1},
 }
-
-
-@pytest.fixture
-def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
-    heard = Heard()
-    monkeypatch.setattr(connecting, "STATEMENTS", heard)
-    monkeypatch.setattr(executing, "STATEMENTS", heard)
-    return heard
 
 
 async def test_a_job_without_a_unique_key_costs_no_statement_more(tmp_path: Path, heard: Heard) -> None:

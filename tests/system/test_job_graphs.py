@@ -1,21 +1,19 @@
-"""Graphs of jobs, done by processes some of which are killed or stopped: no child before its parents, none lost."""
+"""Graphs of jobs, done by processes that are killed, stopped and shut down: no child before its parents, none lost."""
 
 from __future__ import annotations
 
 import random
-import signal
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
-from tests.system.harness import eventually
+from tests.system.fleet import PATIENT, Fleet
 
 from holdfast.model.job import JobState
 
-PROCESSES = 4
+PROCESSES = 3
 GRAPHS = 12
-SETTINGS = {"concurrency": 3, "poll_interval": 0.05, "lease": 2.0}
 
 
 class Graph(NamedTuple):
@@ -29,13 +27,13 @@ def chain_and_fan(ledger, chance) -> Graph:
     """A chain of two, a fan-out, a fan-in, and beside it a parent that fails, with a chain of two after it."""
     parents: dict[str, list[str]] = {}
 
-    def enqueue(task: str, *after: str, **arguments: object) -> str:
-        job: str = ledger.enqueue(task, {"after": list(after)} if after else None, **arguments)
+    def enqueue(task: str, *after: str, **options: object) -> str:
+        job: str = ledger.enqueue(task, {"after": list(after), **options} if after else options)
         parents[job] = list(after)
         return job
 
     def pay(*after: str) -> str:
-        return enqueue(chance.choice(["pay", "pay_in_thread"]), *after)
+        return enqueue(chance.choice(["pay", "pay_in_thread"]), *after, **PATIENT)
 
     first = pay()
     second = pay(first)
@@ -48,28 +46,18 @@ def chain_and_fan(ledger, chance) -> Graph:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_no_child_begins_before_its_parents_have_ended_though_workers_are_killed_and_stopped(ledger, workers):
+def test_no_child_begins_before_its_parents_have_ended_whatever_happens_to_workers(ledger, workers):
     chance = random.Random(20261117)
     ledger.app.sync.opened()
-    fleet = [workers.start(**SETTINGS) for _ in range(PROCESSES)]
+    fleet = Fleet(workers, PROCESSES, seed=20261117)
     graphs = [chain_and_fan(ledger, chance) for _ in range(GRAPHS)]
     good = [job for graph in graphs for job in graph.parents if job not in graph.broken]
-    frozen = []
-    for turn in range(6):
-        share = (turn + 1) * len(good) // 8
-        eventually(lambda: len(ledger.store.effects()) >= share, "somebody works", within=30.0)  # noqa: B023
-        victim = fleet.pop(chance.randrange(len(fleet)))
-        if turn % 2 and not ledger.store.one_writer:  # a stopped process may hold the write lock of SQLite
-            victim.signal(signal.SIGSTOP)
-            frozen.append(victim)
-        else:
-            victim.kill()
-        fleet.append(workers.start(**SETTINGS))
+    fleet.disturb(lambda: len(ledger.store.effects()), len(good))
     ledger.completed(*good, within=60.0)
-    for victim in frozen:  # past its lease, and past the end of all jobs
-        victim.signal(signal.SIGCONT)
+    fleet.resumed()
     for graph in graphs:
         check_graph(graph, {job: ledger.show(job) for job in graph.parents if ledger.ended(job, within=20.0)})
+    fleet.shut_down()
     ledger.assert_once(good)
     assert {effect.job_id for effect in ledger.store.effects()} == set(good)
 

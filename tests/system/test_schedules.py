@@ -1,4 +1,4 @@
-"""Real processes fire the same schedules through 200 connections, and some are killed: one job for each time."""
+"""Real processes fire the same schedules, some of them disturbed: one job for each time, which takes effect once."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.servers.postgres_schemas import clean_schema
+from tests.system.fleet import PATIENT, Fleet
 
 from holdfast.app.open import open_backend
 from holdfast.model.job import JobState
@@ -64,6 +65,32 @@ async def test_eight_processes_with_two_hundred_connections_fire_each_time_once(
             assert view.last_at == times[-1]
     finally:
         await backend.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_each_time_of_a_schedule_takes_effect_once_whatever_happens_to_workers(ledger, workers):
+    app = ledger.app.sync
+    for name in NAMES[:2]:
+        app.schedules.add(name, "pay", every=SECOND, missed="all", window=600, **PATIENT)
+    fleet = Fleet(workers, 3, seed=20261119)
+    fleet.disturb(lambda: len(ledger.store.effects()), 20)
+    fleet.resumed()
+    for name in NAMES[:2]:
+        app.schedules.pause(name)
+    unfinished = {state: app.jobs.list(state) for state in ("ready", "running", "scheduled")}
+    ledger.completed(*(job.id for page in unfinished.values() for job in page.jobs))
+    fleet.shut_down()
+    jobs = [effect.job_id for effect in ledger.store.effects()]
+    ledger.assert_once(jobs)
+    times: dict[str, list[datetime]] = {name: [] for name in NAMES[:2]}
+    for job_id in jobs:
+        headers = ledger.show(job_id).headers
+        times[headers[NAME_HEADER]].append(datetime.fromisoformat(headers[TIME_HEADER]))
+    for name, seen in times.items():
+        first = min(seen)
+        assert sorted(seen) == [first + number * SECOND for number in range(len(seen))], name  # none missing or twice
+        assert app.schedules.show(name).last_at == max(seen)
 
 
 def start(url: str) -> subprocess.Popen[bytes]:

@@ -1,4 +1,4 @@
-"""The same unique keys, enqueued by many processes some of which are killed: never two unfinished jobs of a key."""
+"""Unique keys in processes that are killed, stopped and shut down: never two unfinished jobs of a key."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ import time
 from itertools import pairwise
 
 import pytest
+from tests.system.fleet import Fleet
 
-PROCESSES = 8
-KILLS = 12
-CALLS = 150
+PROCESSES = 5
+STRIKES = 10
+CALLS = 80
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_no_key_has_two_unfinished_jobs_though_callers_and_workers_are_killed(ledger, workers):
+def test_no_key_has_two_unfinished_jobs_whatever_happens_to_callers_and_workers(ledger, workers):
     chance = random.Random(20261116)
     ledger.app.sync.opened()
-    fleet = [workers.start(concurrency=3, poll_interval=0.02, lease=2.0) for _ in range(2)]
+    fleet = Fleet(workers, 3, seed=20261116)
     callers = [_start(workers, chance) for _ in range(PROCESSES)]
     gone = []
-    for _ in range(KILLS):
+    for strike in range(STRIKES):
         time.sleep(chance.uniform(0.1, 0.6))  # a kill is to come at any moment
-        victims = fleet if chance.random() < 0.3 else callers
-        place = chance.randrange(len(victims))
-        victims[place].kill()
-        gone.append(victims[place])
-        again = workers.start(concurrency=3, poll_interval=0.02, lease=2.0) if victims is fleet else None
-        victims[place] = again or _start(workers, chance)
+        if strike % 2:
+            fleet.strike()
+            continue
+        place = chance.randrange(len(callers))
+        callers[place].kill()
+        gone.append(callers[place])
+        callers[place] = _start(workers, chance)
     for caller in callers:
         assert caller.end(within=60.0) == 0, caller.text
     texts = [caller.text for caller in [*gone, *callers]]
@@ -38,11 +40,14 @@ def test_no_key_has_two_unfinished_jobs_though_callers_and_workers_are_killed(le
     for key, job_id, _ in got:
         by_key.setdefault(key, set()).add(job_id)
     created = [job_id for _, job_id, is_new in got if is_new == "True"]
-    assert len(created) == len(set(created)) > KILLS  # a busy machine completes few jobs, and a key is free only then
+    assert len(created) == len(set(created)) > STRIKES  # a busy machine completes few jobs, and a key is free only then
     assert len(got) > len(created) + 50  # many got the job of another
+    fleet.resumed()
     for key, job_ids in by_key.items():
         ledger.completed(*job_ids, within=30.0)
+        ledger.assert_once(list(job_ids))
         _check(key, [ledger.show(job_id) for job_id in job_ids])
+    fleet.shut_down()
 
 
 def _start(workers, chance):

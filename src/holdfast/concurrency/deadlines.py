@@ -11,8 +11,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
 _logger = logging.getLogger("holdfast.deadlines")
@@ -24,25 +23,25 @@ class DeadlinesClosedError(Exception):
 
 
 class Deadline:
-    """An action to run at a given time, unless it is dropped before."""
+    """An action to run at a given time, unless it is cancelled before."""
 
-    __slots__ = ("_dropped", "_running", "action")
+    __slots__ = ("_cancelled", "_running", "action")
 
-    def __init__(self, action: Callable[[], None], dropped: Callable[[], None]) -> None:
+    def __init__(self, action: Callable[[], None], cancelled: Callable[[], None]) -> None:
         self.action: Callable[[], None] | None = action
-        self._dropped = dropped
+        self._cancelled = cancelled
         self._running = threading.RLock()
 
-    def drop(self) -> None:
+    def cancel(self) -> None:
         """Withdraw it. An action that has already started has ended when this returns."""
         with self._running:
             if self.action is None:
                 return
             self.action = None
-        self._dropped()
+        self._cancelled()
 
     def run(self) -> None:
-        """Run the action, unless it was dropped; an error is logged."""
+        """Run the action, unless it was cancelled; an error is logged."""
         with self._running:
             action, self.action = self.action, None
             if action is None:
@@ -60,14 +59,14 @@ class Deadlines:
         self._name = name
         self._changed = threading.Condition()
         self._waiting: list[tuple[float, int, Deadline]] = []
-        self._dropped = 0  # of those waiting, about
+        self._cancelled = 0  # of those waiting, about
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def set(self, seconds: float, action: Callable[[], None]) -> Deadline:
-        """Run `action` after `seconds`, unless the deadline is dropped before; raises `DeadlinesClosedError`."""
-        deadline = Deadline(action, self._note_dropped)
+        """Run `action` after `seconds`, unless the deadline is cancelled before; raises `DeadlinesClosedError`."""
+        deadline = Deadline(action, self._note_cancelled)
         with self._changed:
             if self._closed:
                 raise DeadlinesClosedError
@@ -81,23 +80,14 @@ class Deadlines:
                 self._changed.notify()
         return deadline
 
-    @contextmanager
-    def limit(self, seconds: float, action: Callable[[], None]) -> Generator[None]:
-        """Run `action` if the block takes longer than `seconds`."""
-        deadline = self.set(seconds, action)
-        try:
-            yield
-        finally:
-            deadline.drop()
-
-    def _note_dropped(self) -> None:
-        """Remove dropped entries once they outnumber the others: hardly any deadline is ever reached."""
+    def _note_cancelled(self) -> None:
+        """Remove cancelled entries once they outnumber the others: hardly any deadline is ever reached."""
         with self._changed:
-            self._dropped += 1
-            if self._dropped > max(_FEW, len(self._waiting) // 2):
+            self._cancelled += 1
+            if self._cancelled > max(_FEW, len(self._waiting) // 2):
                 self._waiting = [entry for entry in self._waiting if entry[2].action is not None]
                 heapq.heapify(self._waiting)
-                self._dropped = 0
+                self._cancelled = 0
 
     def _watch(self) -> None:
         while (deadline := self._next()) is not None:
@@ -108,7 +98,7 @@ class Deadlines:
             while not self._closed:
                 while self._waiting and self._waiting[0][2].action is None:
                     heapq.heappop(self._waiting)
-                    self._dropped -= 1
+                    self._cancelled -= 1
                 wait = self._waiting[0][0] - time.monotonic() if self._waiting else None
                 if wait is not None and wait <= 0:
                     return heapq.heappop(self._waiting)[2]

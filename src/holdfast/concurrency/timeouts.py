@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from holdfast.concurrency.deadlines import Deadlines
+from holdfast.concurrency.deadlines import Deadline, Deadlines
 from holdfast.concurrency.loop_timeouts import LoopTimeout, set_timeout
 from holdfast.concurrency.store_threads import store_thread_name
 
@@ -56,5 +56,13 @@ def limited_blocking(seconds: float | None, break_off: Callable[[], None]) -> Ge
     if seconds is None:
         yield
         return
-    with _deadlines.limit(seconds, break_off):
+    deadline = set_deadline(seconds, break_off)
+    try:
         yield
+    finally:
+        deadline.cancel()
+
+
+def set_deadline(seconds: float, action: Callable[[], None]) -> Deadline:
+    """Run `action` in the thread that watches all timeouts, unless it is cancelled before; it must not wait."""
+    return _deadlines.set(seconds, action)

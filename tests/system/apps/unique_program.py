@@ -26,7 +26,9 @@ async def main() -> None:
         for _ in range(calls):
             keys = [f"key-{chance.randrange(KEYS)}" for _ in range(chance.randint(1, 3))]
             try:
-                jobs = await asyncio.gather(*(pay.options(unique_key=key, patience=10).enqueue() for key in keys))
+                jobs = await asyncio.gather(
+                    *(pay.options(unique_key=key, patience=10, max_attempts=100).enqueue() for key in keys)
+                )
             except StoreUnavailable:
                 continue
             for key, job in zip(keys, jobs, strict=True):

@@ -8,6 +8,7 @@ import weakref
 import pytest
 
 from holdfast.concurrency.deadlines import Deadlines, DeadlinesClosedError
+from holdfast.concurrency.timeouts import limited_blocking
 
 LONG = 30.0
 SHORT = 0.05
@@ -47,7 +48,7 @@ def test_nothing_is_kept_of_deadlines_that_were_met_or_dropped(deadlines):
     deadline = deadlines.set(LONG, action)
     soon = deadlines.set(SHORT, Action())
     for each in (deadline, soon):
-        each.drop()
+        each.cancel()
     del action
     assert kept() is None
     last = threading.Event()
@@ -68,7 +69,7 @@ def test_limits_of_transactions_that_have_ended_are_not_kept_until_they_would_ha
     is_called = threading.Event()
     held = [deadlines.set(2 * LONG, lambda: None) for _ in range(10)]
     for _ in range(10_000):
-        deadlines.set(LONG, lambda: None).drop()
+        deadlines.set(LONG, lambda: None).cancel()
     assert len(deadlines._waiting) < 100
     assert all(any(entry[2] is one for entry in deadlines._waiting) for one in held)
     deadlines.set(SHORT, is_called.set)
@@ -78,19 +79,19 @@ def test_limits_of_transactions_that_have_ended_are_not_kept_until_they_would_ha
 def test_the_end_of_the_watch_ends_what_is_still_limited(deadlines):
     called: list[str] = []
     deadlines.set(LONG, lambda: called.append("open"))
-    deadlines.set(LONG, lambda: called.append("ended")).drop()
+    deadlines.set(LONG, lambda: called.append("ended")).cancel()
     deadlines.close()
     assert called == ["open"]
 
 
 def test_nothing_is_begun_that_nobody_would_limit(deadlines):
-    deadlines.set(LONG, lambda: None).drop()
+    deadlines.set(LONG, lambda: None).cancel()
     deadlines.close()
     with pytest.raises(DeadlinesClosedError):
         deadlines.set(LONG, lambda: None)
 
 
-def test_an_action_that_has_started_has_ended_once_its_deadline_is_dropped(deadlines):
+def test_an_action_that_has_started_has_ended_once_its_deadline_is_cancelled(deadlines):
     has_started, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 
     def action() -> None:
@@ -101,13 +102,13 @@ def test_an_action_that_has_started_has_ended_once_its_deadline_is_dropped(deadl
     deadline = deadlines.set(0.0, action)
     assert has_started.wait(SOON)
     threading.Timer(SHORT, may_end.set).start()
-    deadline.drop()
+    deadline.cancel()
     assert ended.is_set()
 
 
-def test_a_block_that_ends_in_time_is_not_interrupted(deadlines):
+def test_a_block_that_ends_in_time_is_not_interrupted():
     called = threading.Event()
-    with deadlines.limit(LONG, called.set):
+    with limited_blocking(LONG, called.set):
         pass
-    with deadlines.limit(0.0, called.set):
+    with limited_blocking(0.0, called.set):
         assert called.wait(SOON)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
-from datetime import timedelta
 from typing import Any, TypeVar
 
 from holdfast.backends.mysql.driver import drop, hang_up, is_being_closed, is_in_transaction, is_open
@@ -19,14 +17,15 @@ from holdfast.backends.mysql.execute import Session, drive, drive_blocking
 from holdfast.backends.mysql.handlers_connection import MysqlHandlersBlockingConnection, MysqlHandlersConnection
 from holdfast.backends.mysql.statements import MysqlStatements
 from holdfast.backends.mysql.verbs.finish import complete_held
-from holdfast.backends.sql.server_transaction import ServerTransaction, TransactionPlace
+from holdfast.backends.sql.server_transaction import ServerTransaction
 from holdfast.concurrency.statement_threads import where_it_may_wait
+from holdfast.concurrency.timeouts import set_deadline
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import TransactionExpired
-from holdfast.model.isolation import READ_COMMITTED, Isolation
+from holdfast.model.isolation import READ_COMMITTED
 from holdfast.model.job import Lease
 from holdfast.model.outcome import Ending
-from holdfast.store.handler_transaction import FenceCheck, TransactionState
+from holdfast.store.handler_transaction import TransactionState
 from holdfast.store.steps import Steps
 from holdfast.store.values import Verdict
 
@@ -85,13 +84,12 @@ class MysqlAsyncTransaction(MysqlTransaction):
     """A transaction of an async handler."""
 
     connection: MysqlHandlersConnection
-    _timer: asyncio.TimerHandle | None = None
     _is_committed = False
     _has_joined = False
 
     async def begin(self) -> None:  # noqa: D102 - see `OpenTransaction`
         self.state = TransactionState.OPEN
-        self._timer = asyncio.get_running_loop().call_later(self.limit.total_seconds(), self._expire)
+        self.timer = asyncio.get_running_loop().call_later(self.limit.total_seconds(), self._expire)
         with self.explained():
             await drive(self.connection, self._first(), self.lock_steps(), self.ready)
             self._lend()
@@ -140,7 +138,7 @@ class MysqlAsyncTransaction(MysqlTransaction):
             await uncancellable(self._ask("commit"))
 
     async def undo(self, error: BaseException) -> None:  # noqa: ARG002, D102
-        self.stop_timer()
+        self.cancel_timer()
         self.connection.is_lent = False
         await uncancellable(self._undo())
 
@@ -156,10 +154,6 @@ class MysqlAsyncTransaction(MysqlTransaction):
         async with asyncio.timeout(self._reply_timeout):
             await self.connection.ask([command])
 
-    def stop_timer(self) -> None:  # noqa: D102
-        if self._timer is not None:
-            self._timer.cancel()
-
     def _expire(self) -> None:
         if self.move(TransactionState.OPEN, TransactionState.EXPIRED):
             drop(self.connection)
@@ -170,21 +164,9 @@ class MysqlBlockingTransaction(MysqlTransaction):
 
     connection: MysqlHandlersBlockingConnection
 
-    def __init__(
-        self,
-        connection: MysqlHandlersBlockingConnection,
-        place: TransactionPlace[MysqlStatements],
-        fence: FenceCheck,
-        limit: timedelta,
-        isolation: Isolation,
-    ) -> None:
-        super().__init__(connection, place, fence, limit, isolation)
-        self._timer = threading.Timer(limit.total_seconds(), self._expire)
-        self._timer.daemon = True
-
     def begin(self) -> None:  # noqa: D102 - see `OpenTransaction`
         self.state = TransactionState.OPEN
-        self._timer.start()
+        self.timer = set_deadline(self.limit.total_seconds(), self._expire)
         self.connection.set_read_timeout(self.limit.total_seconds() + self._reply_timeout)  # the timer is first
         with self.explained():
             drive_blocking(self.connection, self._first(), self.lock_steps(), self.ready)
@@ -202,14 +184,14 @@ class MysqlBlockingTransaction(MysqlTransaction):
     def commit_transaction(self) -> None:  # noqa: D102
         with self.explained():
             self.seal()
-        self._timer.cancel()
+        self.cancel_timer()
         self.connection.is_lent = False
         self.connection.set_read_timeout(self._reply_timeout)
         with self.explained(committing=True):
             self.connection.ask(["commit"])
 
     def undo(self, error: BaseException) -> None:  # noqa: ARG002, D102
-        self.stop_timer()
+        self.cancel_timer()
         self.connection.is_lent = False
         if self.is_closed or not _may_be_open(self.connection):
             return
@@ -218,11 +200,6 @@ class MysqlBlockingTransaction(MysqlTransaction):
             self.connection.ask(["rollback"])
         except _ERRORS:
             drop(self.connection)  # the server rolls back by itself
-
-    def stop_timer(self) -> None:  # noqa: D102
-        self._timer.cancel()
-        if self._timer.ident is not None and self._timer is not threading.current_thread():
-            self._timer.join()  # wait for a rollback at the limit that has begun
 
     def _expire(self) -> None:
         if self.move(TransactionState.OPEN, TransactionState.EXPIRED):

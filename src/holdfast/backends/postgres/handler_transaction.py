@@ -28,10 +28,10 @@ from holdfast.backends.postgres.transaction_connection import HandlersBlockingCo
 from holdfast.backends.postgres.verbs.fenced_end import commit_or_fail, complete_all_or_fail, complete_or_fail, is_stale
 from holdfast.backends.sql.server_transaction import ServerTransaction, TransactionPlace
 from holdfast.backends.sql.steps import Ask
-from holdfast.concurrency.loop_timeouts import LoopTimeout, set_timeout
+from holdfast.concurrency.loop_timeouts import set_timeout
 from holdfast.concurrency.statement_threads import where_it_may_wait
 from holdfast.concurrency.store_threads import store_thread_name
-from holdfast.concurrency.timeouts import limited_blocking
+from holdfast.concurrency.timeouts import set_deadline
 from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError, HoldfastError, TransactionExpired
 from holdfast.model.allocation import Grant
@@ -113,7 +113,6 @@ class PostgresAsyncTransaction(PostgresTransaction):
     """A transaction of an async handler."""
 
     connection: HandlersConnection
-    _timer: LoopTimeout | None = None
     _expiring: asyncio.Task[None] | None = None
     _is_committed = False
     _is_followed = True
@@ -121,7 +120,7 @@ class PostgresAsyncTransaction(PostgresTransaction):
 
     async def begin(self) -> None:  # noqa: D102 - see `OpenTransaction`
         self.state = TransactionState.OPEN
-        self._timer = set_timeout(self.limit.total_seconds(), self._at_limit)
+        self.timer = set_timeout(self.limit.total_seconds(), self._at_limit)
         steps = self.lock_steps()
         text, parameters = self._statement(next(steps))
         try:
@@ -192,7 +191,7 @@ class PostgresAsyncTransaction(PostgresTransaction):
             await uncancellable(self.connection.end(b"commit"))
 
     async def undo(self, error: BaseException) -> None:  # noqa: ARG002, D102
-        self.stop_timer()
+        self.cancel_timer()
         await uncancellable(self._undo())
 
     async def _undo(self) -> None:
@@ -206,10 +205,6 @@ class PostgresAsyncTransaction(PostgresTransaction):
         except psycopg.Error:
             drop(self.connection)  # the server rolls back by itself
 
-    def stop_timer(self) -> None:  # noqa: D102
-        if self._timer is not None:
-            self._timer.cancel()
-
     def _statement(self, asked: Any) -> tuple[bytes, Mapping[str, object]]:
         assert isinstance(asked, Ask)  # noqa: S101 - verbs that begin or end a transaction are one statement
         return self._statements.text(asked.statement), self._statements.parameters(asked.parameters)
@@ -221,7 +216,7 @@ class PostgresAsyncTransaction(PostgresTransaction):
         elif self._sealed_at is not None:
             left = self._sealed_at + self._reply_timeout - time.monotonic()
             if left > 0:
-                self._timer = set_timeout(left, self._at_limit)
+                self.timer = set_timeout(left, self._at_limit)
             else:
                 hang_up(self.connection)
 
@@ -252,8 +247,6 @@ class PostgresBlockingTransaction(PostgresTransaction):
         connection.isolation_level = _LEVELS[isolation]
         self._block = connection.transaction()
         self._has_begun = False
-        self._watch = limited_blocking(limit.total_seconds(), self._at_limit)
-        self._is_watched = False
         self._expiring: threading.Thread | None = None
 
     def begin(self) -> None:  # noqa: D102 - see `OpenTransaction`
@@ -262,8 +255,7 @@ class PostgresBlockingTransaction(PostgresTransaction):
             with bounded_blocking(self.connection, self._reply_timeout):
                 self._block.__enter__()
             self._has_begun = True
-            self._watch.__enter__()
-            self._is_watched = True
+            self.timer = set_deadline(self.limit.total_seconds(), self._at_limit)
             drive_blocking(self.connection, self._statements, self.lock_steps(), self.ready)
 
     async def run(self, steps: Steps[T]) -> T:
@@ -282,7 +274,9 @@ class PostgresBlockingTransaction(PostgresTransaction):
             self._block.__exit__(None, None, None)
 
     def undo(self, error: BaseException) -> None:  # noqa: D102
-        self.stop_timer()
+        self.cancel_timer()
+        if self._expiring is not None:
+            self._expiring.join()  # wait for a rollback at the limit that has begun
         if not self._has_begun or self.connection.closed:
             return
         try:
@@ -290,13 +284,6 @@ class PostgresBlockingTransaction(PostgresTransaction):
                 self._block.__exit__(type(error), error, error.__traceback__)
         except psycopg.Error:
             drop(self.connection)  # the server rolls back by itself
-
-    def stop_timer(self) -> None:  # noqa: D102
-        if self._is_watched:
-            self._is_watched = False
-            self._watch.__exit__(None, None, None)
-        if self._expiring is not None:
-            self._expiring.join()  # wait for a rollback at the limit that has begun
 
     def _at_limit(self) -> None:
         """Roll back, in a separate thread: that may wait for the server, and this one watches all time limits."""

@@ -26,7 +26,7 @@ class PostgresJobRows(SqlJobRows):
 
     def promote(self, limit: int) -> Steps[int]:  # noqa: D102
         found = yield from rows("promote", limit=limit)
-        places: list[Place] = [row[:3] for row in found if not row[3]]
+        places: list[Place] = [(lane_id, turn, seq) for lane_id, turn, seq, is_limited in found if not is_limited]
         seqs = Numbers(seq for _, _, seq, is_limited in found if is_limited)
         due = (yield from rows("due_limited", seqs=seqs)) if seqs else []
         limited = [dict(zip(DUE, row, strict=True)) for row in due]

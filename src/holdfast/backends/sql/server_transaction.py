@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from holdfast.model.isolation import Isolation
 from holdfast.store.connection_pool import AsyncPools, BlockingPool, Lending
@@ -25,6 +25,12 @@ from holdfast.store.steps import Place, Steps
 
 T = TypeVar("T")
 Texts = TypeVar("Texts")
+
+
+class Timer(Protocol):
+    """A time limit that runs; in threads, an action of it that has begun has ended when `cancel` returns."""
+
+    def cancel(self) -> None: ...  # noqa: D102
 
 
 class TransactionPlace(NamedTuple, Generic[Texts]):
@@ -58,6 +64,8 @@ class ServerTransaction(OpenTransaction, Generic[Texts]):
         self._statements = place.statements
         self._reply_timeout = place.reply_timeout
         self._isolation: Isolation = isolation
+        self.timer: Timer | None = None
+        """The time limit, once it has begun."""
         self._began = time.monotonic()
 
     @property
@@ -103,15 +111,16 @@ class ServerTransaction(OpenTransaction, Generic[Texts]):
 
     def close(self) -> None:
         """Accept no further calls; report idle connections as suspect if this one broke by itself."""
-        self.stop_timer()
+        self.cancel_timer()
         broke = self.is_closed and self.state is not TransactionState.EXPIRED
         self.state = TransactionState.ENDED
         if broke:
             self._place.suspect()
 
-    @abstractmethod
-    def stop_timer(self) -> None:
-        """Stop the time limit."""
+    def cancel_timer(self) -> None:
+        """Stop the time limit, if it has begun."""
+        if self.timer is not None:
+            self.timer.cancel()
 
 
 class ServerTransactions(HandlersTransactions, Generic[Texts]):

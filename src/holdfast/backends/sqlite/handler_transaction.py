@@ -109,7 +109,7 @@ class SqliteTransaction(OpenTransaction):
     def close(self) -> None:
         """Stop the time limit. If it has expired, its rollback is queued in the connection's thread on return."""
         if self._deadline is not None:
-            self._deadline.drop()
+            self._deadline.cancel()
         put_back = self._store.sessions.put_back
         if self.state is TransactionState.UNWANTED:  # the connection's thread may still wait for the write lock
             self._session.submit(lambda _: None).add_done_callback(lambda _: put_back(self._session))

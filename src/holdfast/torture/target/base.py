@@ -176,9 +176,9 @@ class Target(ABC):
 
     # --- read and written -------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def run(self, *names: str) -> None:
         """Run statements in one transaction."""
+        raise NotImplementedError(f"{self.store} has no statements, not even {', '.join(names)}")
 
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[Query]:
@@ -199,9 +199,9 @@ class Target(ABC):
         del line  # all are in one table
         return connection.execute(self.statements[f"insert_{table}"], values)
 
-    @abstractmethod
     def connection(self) -> AbstractContextManager[Any]:
         """Open a connection of the driver in a transaction, as a user's program does; raises `StoreUnavailable`."""
+        raise NotImplementedError(f"{self.store} has no transaction of the driver that can be joined")
 
     # --- observed ---------------------------------------------------------------------------------------------------
 
@@ -216,9 +216,9 @@ class Target(ABC):
         transactions, connections = self.open_transactions(), self.open_connections()
         return Leftovers(leases=leases, transactions=transactions, connections=connections, integrity=self.integrity())
 
-    @abstractmethod
     def open_transactions(self) -> int:
-        """Return how many transactions of the run are open."""
+        """Return how many transactions of the run are open: none, where a script is all or nothing."""
+        return 0
 
     @abstractmethod
     def open_connections(self) -> int:

@@ -24,8 +24,7 @@ from holdfast.torture.target.statements import TargetStatements
 from holdfast.torture.urls import joined
 
 _TIMEOUTS = {"connect_timeout": 5, "read_timeout": 60}  # seconds; a check of all tables is one reply
-_NUMBER = "bigint auto_increment primary key"
-_TYPES = {"text": "varchar(190)", "chars": "char", "whole": "signed"}
+_TYPES = {"number": "bigint auto_increment primary key", "text": "varchar(190)", "chars": "char", "whole": "signed"}
 
 
 class CallersConnection(Connection):
@@ -78,7 +77,7 @@ class MysqlTarget(ServerTarget):
             raise ConfigError(f"torture needs a database with a plain name, of letters, digits and _, not {database!r}")
         named = joined(parts._replace(path=f"/{database}"), self._query.items())
         names = {"at": f"`{database}`.holdfast_", "database": database, **_TYPES}
-        statements = TargetStatements("mysql", mark="%s", number=_NUMBER, **names)
+        statements = TargetStatements("mysql", mark="%s", **names)
         super().__init__(named, open_backend(named).url, statements)  # refuses what is no URL, and hides the password
         self._place: dict[str, Any] = {
             "host": parts.hostname or "localhost",
@@ -139,8 +138,7 @@ class MysqlTarget(ServerTarget):
     def integrity(self) -> str:
         """Return what `check table` finds."""
         with self.session() as query:
-            names = ", ".join(name for (name,) in query.all("tables"))
-            found = query.all("check_tables", names=names)
+            found = query.all("check_tables", names=", ".join(name for (name,) in query.all("tables")))
         return "; ".join(" ".join(map(str, row)) for row in found if row[3] != "OK")
 
     def proxy(self) -> Proxy:

@@ -17,11 +17,11 @@ from holdfast.torture.names import schema_of_runs
 from holdfast.torture.proxy import Proxy
 from holdfast.torture.resp import RespWire
 from holdfast.torture.target.base import Reserved, Target
-from holdfast.torture.target.redis_query import SHARDS, RedisQuery
+from holdfast.torture.target.redis_keys import SHARDS
+from holdfast.torture.target.redis_query import RedisQuery
 from holdfast.torture.urls import joined
 
 _TIMEOUT = 10.0  # seconds for a reply
-_PAGE = 5000
 
 
 class RedisTarget(Target):
@@ -93,12 +93,8 @@ class RedisTarget(Target):
         """Delete all keys of the store, and the effects next to it."""
         with self._connected() as client:
             for ending in (b":*", b"/torture:*"):
-                for key in client.scan_iter(match=self._prefix[:-1] + ending, count=_PAGE):
+                for key in client.scan_iter(match=self._prefix[:-1] + ending, count=5000):
                     client.unlink(key)
-
-    def run(self, *names: str) -> None:
-        """There are no statements."""
-        raise NotImplementedError(", ".join(names))
 
     @contextmanager
     def snapshot(self) -> Generator[RedisQuery]:
@@ -112,19 +108,11 @@ class RedisTarget(Target):
         connection.queue("HINCRBY", connection.key("torture:written"), table, 1)
         connection.queue("RPUSH", connection.key(f"torture:{table}:{shard}"), json.dumps(values))
 
-    def connection(self) -> Any:
-        """No transaction of the driver can be joined."""
-        raise NotImplementedError
-
     def clock(self) -> int:
         """Return the server's clock."""
         with self._connected() as client:
             seconds, micros = client.time()
             return int(seconds) * 1_000_000 + int(micros)
-
-    def open_transactions(self) -> int:
-        """A script has ended, or was not begun."""
-        return 0
 
     def open_connections(self) -> int:
         """Return how many connections of workers and producers there are."""

@@ -76,7 +76,9 @@ def _write(events: Sequence[NewEvent], places: Sequence[Place]) -> Ask:
 
 
 def _judged(events: Sequence[NewEvent], found: Rows) -> dict[str, Appended]:
-    conflicts: list[tuple[int, int]] = [(row[0], row[2]) for row in found if row[1] == "conflict"]
+    conflicts: list[tuple[int, int]] = [
+        (place, version) for place, verdict, version, *_ in found if verdict == "conflict"
+    ]
     if conflicts:
         place, actual = min(conflicts)
         raise conflict(events[place - 1], actual)

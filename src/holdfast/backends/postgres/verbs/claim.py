@@ -42,7 +42,7 @@ def claim(request: ClaimRequest, floors: dict[int, Place]) -> Steps[Taken]:
         floor_turns=[turn for turn, _ in floors.values()],
         floor_seqs=[seq for _, seq in floors.values()],
     )
-    if found and found[-1][1] is None:  # the row about limits
+    if found and found[-1][1] is None:  # the row about limits has no seq
         *found, (*_, wait, _, _, number) = found
         if number == _BARRED:
             return Taken(Claim([]), {}, is_barred=True)
@@ -110,9 +110,13 @@ def _scope(request: ClaimRequest) -> dict[str, Any]:
 def _taken(found: Rows) -> Taken:
     jobs: list[LeasedJob] = []
     last: dict[int, Place] = {}
-    for row in found:
-        headers = row[5]
-        columns: Any = row[:17] if headers is None else (*row[:5], _decode_headers(headers), *row[6:17])
-        jobs.append(LeasedJob(*columns))
-        last[row[17]] = (row[10], row[1])
-    return Taken(Claim(jobs, is_cut=bool(found) and found[0][18] > len(found)), last)
+    locked = 0
+    for (job_id, seq, queue, task, payload, text, priority, max_attempts, timeout, enqueued, turn, attempt, excused,
+         interrupted, lost, fence, order_key, lane_id, locked) in found:  # fmt: skip  # noqa: B007 - each row has it
+        headers = None if text is None else _decode_headers(text)
+        jobs.append(
+            LeasedJob(job_id, seq, queue, task, payload, headers, priority, max_attempts, timeout, enqueued, turn,
+                      attempt, excused, interrupted, lost, fence, order_key)
+        )  # fmt: skip
+        last[lane_id] = (turn, seq)
+    return Taken(Claim(jobs, is_cut=locked > len(found)), last)

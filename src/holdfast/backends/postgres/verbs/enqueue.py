@@ -88,6 +88,7 @@ def insert_keyed(jobs: Sequence[NewJob], lanes: LaneIds, *, joins: bool) -> Step
     key_ids = {(queue, order_key): key_id for queue, order_key, key_id, _ in keys}
     vacant = {key_id for _, _, key_id, head_seq in keys if not head_seq}  # no job of the key exists yet
     heads: dict[int, int] = {}
+    limited: list[int] = []
     found: Rows = []
     for start in range(0, len(jobs), CHUNK):
         chunk = jobs[start : start + CHUNK]
@@ -104,14 +105,17 @@ def insert_keyed(jobs: Sequence[NewJob], lanes: LaneIds, *, joins: bool) -> Step
             limit_keys=[job.limit_key for job in chunk],
             admitted_later=[joins] * len(chunk),
         )
-        heads.update({key_id: seq for _, _, _, seq, _, key_id, _ in some if key_id is not None})
+        for job_id, lane_id, turn, seq, is_ready, key_id, is_limited in some:
+            found.append((job_id, lane_id, turn, seq, is_ready))
+            if key_id is not None:
+                heads[key_id] = seq
+            if is_limited:
+                limited.append(seq)
         vacant -= heads.keys()
-        found += some
     if heads:
         yield from run("set_heads", key_ids=Numbers(heads), seqs=Numbers(heads.values()))
     if vacant:
         yield from run("drop_order_keys", key_ids=Numbers(vacant))
-    limited = [seq for _, _, _, seq, *_, is_limited in found if is_limited]
     if limited:
         yield from became_ready((yield from admit_new(limited)))
     return (yield from _inserted(jobs, found))
@@ -162,8 +166,8 @@ def _delay(job: NewJob) -> int | None:
 
 def _inserted(jobs: Sequence[NewJob], found: Rows) -> Steps[list[bool]]:
     """Return for each job whether it is new; an id that is given twice is new only once."""
-    yield from became_ready([(row[1], row[2], row[3]) for row in found if row[4]])
-    made = {row[0] for row in found}
+    yield from became_ready([(lane_id, turn, seq) for _, lane_id, turn, seq, is_ready in found if is_ready])
+    made = {job_id for job_id, _, _, _, _ in found}
     verdicts: list[bool] = []
     for job in jobs:
         verdicts.append(job.id in made)

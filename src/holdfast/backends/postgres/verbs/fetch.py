@@ -6,10 +6,11 @@ from holdfast.backends.sql.steps import rows
 from holdfast.backends.sql.streams.consumers import grant_names
 from holdfast.backends.sql.streams.reading import stored
 from holdfast.model.allocation import AllocationState, Grant
+from holdfast.model.event import StoredEvent
 from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Fetched, ParkedEvent
 
-_EVENT, _RETRY, _PARKED_STREAM = 1, 2, 3  # kinds of rows: see the statement
+_EVENT, _RETRY = 1, 2  # kinds of rows: see the statement
 
 
 def fetch(grant: Grant, *, after: int, limit: int, max_bytes: int) -> Steps[Fetched]:
@@ -17,14 +18,26 @@ def fetch(grant: Grant, *, after: int, limit: int, max_bytes: int) -> Steps[Fetc
     found = yield from rows("fetch", **grant_names(grant), after=after, limit=limit, max_bytes=max_bytes)
     if not found:
         return Fetched([], is_lost=True)
-    _, _, _, _, state, position, losses, head, _, _, replay_until, *_ = found[0]
+    (_, _, _, _, state, position, losses, head, _, _, replay_until, _, _), *others = found  # the share comes first
+    events: list[StoredEvent] = []
+    retries: list[ParkedEvent] = []
+    parked_streams: set[str] = set()
+    for (kind, event_id, category, stream, name, version, partition_id, place, payload, headers, recorded_us, attempts,
+         _) in others:  # fmt: skip
+        row = event_id, category, stream, name, version, partition_id, place, payload, headers, recorded_us
+        if kind == _EVENT:
+            events.append(stored(row))
+        elif kind == _RETRY:
+            retries.append(ParkedEvent(stored(row), attempts))
+        else:
+            parked_streams.add(stream)
     return Fetched(
-        events=[stored(row[1:11]) for row in found if row[0] == _EVENT],
+        events,
         state=AllocationState(state),
         position=position,
         head=head,
         replay_until=replay_until,
         losses=losses,
-        parked_streams=frozenset(row[3] for row in found if row[0] == _PARKED_STREAM),
-        retries=tuple(ParkedEvent(stored(row[1:11]), row[11]) for row in found if row[0] == _RETRY),
+        parked_streams=frozenset(parked_streams),
+        retries=tuple(retries),
     )
