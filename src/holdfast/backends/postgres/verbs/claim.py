@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,6 +17,7 @@ from holdfast.store.steps import Steps
 from holdfast.store.values import Claim, ClaimRequest
 
 _decode_headers = msgspec.json.Decoder(dict[str, str]).decode
+_place = itemgetter(10, 1)  # turn and seq
 _BARRED = -1  # the mark of a claim that took nothing, because a limit has room
 _CONTENDED = 5_000 * MICROSECOND  # until a claim under the same limit by another session has committed
 
@@ -108,11 +110,11 @@ def _scope(request: ClaimRequest) -> dict[str, Any]:
 
 
 def _taken(found: Rows) -> Taken:
-    jobs: list[LeasedJob] = []
-    last: dict[int, Place] = {}
-    for row in found:
-        headers = row[5]
-        columns: Any = row[:17] if headers is None else (*row[:5], _decode_headers(headers), *row[6:17])
-        jobs.append(LeasedJob(*columns))
-        last[row[17]] = (row[10], row[1])
+    found.sort(key=_place)
+    jobs = [LeasedJob(*(row[:17] if row[5] is None else _with_headers(row))) for row in found]
+    last: dict[int, Place] = {row[17]: (row[10], row[1]) for row in found}
     return Taken(Claim(jobs, is_cut=bool(found) and found[0][18] > len(found)), last)
+
+
+def _with_headers(row: Any) -> tuple[Any, ...]:
+    return (*row[:5], _decode_headers(row[5]), *row[6:17])
