@@ -50,7 +50,7 @@ ONLY_POSTGRES = {
     "claim: under the locks of limits": "lock_queue_limits lock_task_limits lane_fronts claim_shares",
     "hot: one statement": "claim complete promote due_limited bring_up fetch",
     "the end of a handler's transaction, sent with its COMMIT": """
-        complete_or_fail complete_all_or_fail commit_position_or_fail""",
+        complete_or_fail complete_all_or_fail plan_by_index commit_position_or_fail""",
     "append: in two statements or by COPY": """
         lock_heads append_events append_event heads_and_clock stream_versions copy_events""",
     "rows that a silent client has locked": """

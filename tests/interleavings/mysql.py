@@ -25,6 +25,7 @@ from holdfast.backends.mysql.jobs import MysqlJobs
 from holdfast.backends.mysql.location import MysqlLocation
 from holdfast.backends.mysql.statements import TEMPLATES, MysqlStatements, quoted
 from holdfast.backends.mysql.verbs.extend import extend_many
+from holdfast.backends.sql.fenced_verbs import fenced_verbs
 from holdfast.backends.sql.steps import Together
 from holdfast.store.claim_floor import Floors
 from holdfast.store.steps import BecameReady
@@ -192,7 +193,7 @@ async def open_mysql_arena(url: str) -> AsyncIterator[Arena]:
         def verbs(side: Side) -> SteppedVerbs:
             runner = MysqlRunner(side, links, backend._statements)
             jobs = MysqlJobs(runner, rows, lanes=whole._lanes, floors=Floors())
-            return SteppedVerbs(runner, jobs, rows, extend_many)
+            return SteppedVerbs(runner, jobs, fenced_verbs(rows), extend_many)
 
         arena = await Arena.open(backend, clock, await MysqlTables.of(links), verbs)
         arena.divergences = 20  # an insert may wait for the deleted rows of the order before, until they are purged

@@ -26,6 +26,8 @@ from holdfast.backends.postgres.jobs import PostgresJobs
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.statements import TEMPLATES, Statements, transposed
 from holdfast.backends.postgres.verbs.extend import extend_many
+from holdfast.backends.postgres.verbs.lease_locks import lock_jobs
+from holdfast.backends.sql.fenced_verbs import fenced_verbs
 from holdfast.backends.sql.steps import Ask, Asked, Each, Together
 from holdfast.store.claim_floor import Floors
 from holdfast.store.steps import BecameReady
@@ -188,6 +190,6 @@ async def open_postgres_arena(url: str) -> AsyncIterator[Arena]:
                 blockers=whole._blockers,  # what it asks is no step: it is a transaction by itself
             )
             jobs._in_callers_transaction = False  # it commits at once, and may lock limit keys
-            return SteppedVerbs(runner, jobs, rows, extend_many)
+            return SteppedVerbs(runner, jobs, fenced_verbs(rows)._replace(lock_jobs=lock_jobs), extend_many)
 
         yield await Arena.open(backend, clock, PostgresTables(connections[SIDES], location.schema, pids), verbs)

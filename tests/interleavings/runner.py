@@ -16,10 +16,9 @@ from typing import Any, TypeVar
 from tests.interleavings.orders import Footprint
 from tests.interleavings.stepping import BrokenOffError, RolledBackError, Side
 
-from holdfast.backends.sql.fenced_verbs import fenced_verbs
 from holdfast.backends.sql.schedule_rows import SqlScheduleRows
 from holdfast.model.job import Lease
-from holdfast.store.job_rows import JobRows
+from holdfast.store.handler_transaction import FencedVerbs
 from holdfast.store.jobs import JobStore
 from holdfast.store.jobs_over_rows import JobsOverRows
 from holdfast.store.schedules import ScheduleStore
@@ -153,10 +152,12 @@ class SteppingRunner(ABC):
 class SteppedVerbs:
     """What the operations call, on one side."""
 
-    def __init__(self, runner: SteppingRunner, jobs: JobsOverRows, rows: JobRows, extend_many: ExtendMany) -> None:
+    def __init__(
+        self, runner: SteppingRunner, jobs: JobsOverRows, fenced: FencedVerbs, extend_many: ExtendMany
+    ) -> None:
         self._runner = runner
         self._extend_many = extend_many
-        self._fenced = fenced_verbs(rows)
+        self._fenced = fenced
         self.jobs: JobStore = jobs
         self.schedules: ScheduleStore = SchedulesOverRows(runner, SqlScheduleRows(), jobs.inserter, lambda: None)
 

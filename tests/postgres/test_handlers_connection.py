@@ -18,11 +18,11 @@ from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.transaction_connection import HandlersConnection
 from holdfast.errors import TransactionConflict
 from holdfast.model.job import JobState, LeasedJob
-from holdfast.model.outcome import Completed
+from holdfast.model.outcome import Completed, Snoozed
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Commit, CommitVerdict
 from holdfast.store.values import Finish, Standing, Verdict
-from holdfast.testing.conformance.base import MANY, hold_one, state_of
+from holdfast.testing.conformance.base import MANY, a_job, claim, enqueue, hold_one, state_of
 from holdfast.testing.conformance.parents import after
 from holdfast.testing.conformance.streams.base import consuming
 from holdfast.testing.conformance.transactions import HandlerError
@@ -118,6 +118,48 @@ async def test_it_takes_one_round_trip_to_begin_and_one_to_complete_jobs(backend
                 assert await transaction.finish(finishes) == [Verdict.DONE] * count
     assert counted() == 3  # with the handler's own; the statements are prepared on the way
     assert [await backend.jobs.verify(lease) for lease in leases] == [Standing.COMPLETED] * count
+
+
+@pytest.mark.parametrize(
+    ("ending", "blocking"),
+    [(Completed(), False), (Completed("1"), False), (Snoozed(timedelta(0)), False), (Completed(), True)],
+)
+async def test_the_end_of_a_batch_finds_its_rows_by_index_whatever_the_planner_knows(
+    backend: Backend, url: str, ending: Completed | Snoozed, blocking: bool
+):
+    """By a scan it would compare every row with every lease, and the server keeps such a plan."""
+    await enqueue(backend, *(a_job() for _ in range(100)))
+    leases = [job.lease for job in await claim(backend, 40)]
+    finishes = [Finish(lease, Completed()) for lease in leases[1:]] + [Finish(leases[0], ending)]
+    running = f"{parts_of(url)[1]}.running"
+    # The scans of this transaction so far, all of which are counted when it has ended.
+    look = f"select pg_stat_get_xact_numscans('{running}'::regclass), pg_stat_force_next_flush()".encode()
+
+    def in_a_thread() -> int:
+        with backend.transactions.begin_many_blocking(leases, limit=LIMIT) as transaction:
+            so_far = transaction.connection.execute(look).fetchone()[0]
+            assert set(transaction.finish(finishes)) == {Verdict.DONE}
+        return int(so_far)
+
+    async def in_the_loop() -> int:
+        async with backend.transactions.begin_many(leases, limit=LIMIT) as transaction:
+            so_far = (await (await transaction.connection.execute(look)).fetchone())[0]
+            assert set(await transaction.finish(finishes)) == {Verdict.DONE}
+        return int(so_far)
+
+    with psycopg.connect(parts_of(url)[0], autocommit=True) as other:
+        if other.info.server_version < 150_000:
+            pytest.skip("the server cannot be told to write its counts")
+        other.execute(f"vacuum analyze {running}".encode())  # so that it is known to be small
+        before = scans(other, running)
+        at_the_beginning = await (asyncio.to_thread(in_a_thread) if blocking else in_the_loop())
+        assert scans(other, running) - before == at_the_beginning
+
+
+def scans(connection: psycopg.Connection, table: str) -> int:
+    found = connection.execute("select pg_stat_get_numscans(%s::regclass)", (table,)).fetchone()
+    assert found is not None
+    return int(found[0])
 
 
 @pytest.mark.parametrize("joins", ["verb", "using"])

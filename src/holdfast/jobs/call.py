@@ -42,14 +42,16 @@ class EndRules:
 class Call(Generic[T]):
     """A job of a batch, as the handler sees it. `Call[Order]` declares the type of its argument."""
 
+    result: object = None
+    """The result of the job, if it completes."""
+
+    _outcome: Outcome | None = None
+
     def __init__(self, job: LeasedJob, argument: T, rules: EndRules) -> None:
         self.job = job
         self.argument = argument
         """What was passed to `enqueue`, decoded to its annotated type."""
-        self.result: object = None
-        """The result of the job, if it completes."""
         self._rules = rules
-        self._outcome: Outcome | None = None
 
     def __repr__(self) -> str:
         """Show the job, never its argument."""

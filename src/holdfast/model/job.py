@@ -150,7 +150,7 @@ class LeasedJob(Job, frozen=True, gc=False):
     @property
     def lease(self) -> Lease:
         """The lease that every write of this attempt carries."""
-        return Lease(job_id=self.id, seq=self.seq, fence=self.fence)
+        return Lease(self.id, self.seq, self.fence)
 
 
 class Lease(msgspec.Struct, frozen=True, gc=False):

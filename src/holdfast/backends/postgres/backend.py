@@ -29,6 +29,7 @@ from holdfast.backends.postgres.streams import PostgresAllocations, PostgresEven
 from holdfast.backends.postgres.using.callers import PostgresCallers
 from holdfast.backends.postgres.verbs.enqueue import add_lanes
 from holdfast.backends.postgres.verbs.fetch import fetch
+from holdfast.backends.postgres.verbs.lease_locks import lock_jobs
 from holdfast.backends.sql.category_cache import Categories
 from holdfast.backends.sql.fenced_verbs import fenced_verbs
 from holdfast.backends.sql.lane_cache import Lanes
@@ -57,7 +58,7 @@ class PostgresParts(ServerParts):
         self.runner = PoolRunner(self._pools[0], statements, location, self._became_ready)
         self.notifier = self._notifier = PostgresNotifier(location)
         self.rows = PostgresJobRows(Steady() if statements.is_server_clock else None)
-        verbs = fenced_verbs(self.rows)
+        verbs = fenced_verbs(self.rows)._replace(lock_jobs=lock_jobs)
         place = TransactionPlace(
             statements, verbs, location.url, location.reply_timeout, self._drop_idle, self._became_ready
         )

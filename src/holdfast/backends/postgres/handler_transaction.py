@@ -27,7 +27,7 @@ from holdfast.backends.postgres.timeouts import bounded, bounded_blocking, hang_
 from holdfast.backends.postgres.transaction_connection import HandlersBlockingConnection, HandlersConnection
 from holdfast.backends.postgres.verbs.fenced_end import commit_or_fail, complete_all_or_fail, complete_or_fail, is_stale
 from holdfast.backends.sql.server_transaction import ServerTransaction, TransactionPlace
-from holdfast.backends.sql.steps import Ask
+from holdfast.backends.sql.steps import Ask, Numbers, rows
 from holdfast.concurrency.loop_timeouts import set_timeout
 from holdfast.concurrency.statement_threads import where_it_may_wait
 from holdfast.concurrency.store_threads import store_thread_name
@@ -76,6 +76,13 @@ class PostgresTransaction(ServerTransaction[Statements]):
         if status == TransactionStatus.INERROR:
             raise self.has_failed()
 
+    def finish(self, finishes: Sequence[Finish]) -> Any:  # noqa: D102
+        return self.end_with(self._finish(finishes))
+
+    def _finish(self, finishes: Sequence[Finish]) -> Steps[list[Verdict]]:
+        yield from rows("plan_by_index")
+        return (yield from self._verbs.finish(finishes))
+
     def has_failed(self) -> HoldfastError:
         """Return the error for a transaction in which a statement has failed."""
         conflict = self._conflict()
@@ -116,6 +123,7 @@ class PostgresAsyncTransaction(PostgresTransaction):
     _expiring: asyncio.Task[None] | None = None
     _is_committed = False
     _is_followed = True
+    _locked: Mapping[str, object]
     _sealed_at: float | None = None
 
     async def begin(self) -> None:  # noqa: D102 - see `OpenTransaction`
@@ -123,6 +131,7 @@ class PostgresAsyncTransaction(PostgresTransaction):
         self.timer = set_timeout(self.limit.total_seconds(), self._at_limit)
         steps = self.lock_steps()
         text, parameters = self._statement(next(steps))
+        self._locked = parameters
         try:
             with bounded(self.connection, self._reply_timeout):
                 found = await self.connection.begin_with(text, parameters, self._isolation)
@@ -152,8 +161,12 @@ class PostgresAsyncTransaction(PostgresTransaction):
         results = [finish.outcome.result for finish in finishes if type(finish.outcome) is Completed]
         each_once = 0 < len(results) == len(finishes) == len(self.held.intersection(leases))
         if self._may_be_followed or not each_once:
-            return await self.run(self._verbs.finish(finishes))
-        is_done = await self._commit_with(complete_all_or_fail(leases, results))
+            return await self.run(self._finish(finishes))
+        seqs, fences = self._locked["seqs"], self._locked["fences"]  # all of them, in their order
+        if any(results) or len(leases) < len(self.fence.leases):
+            seqs, fences = map(Numbers, zip(*leases, strict=True))
+        asked = complete_all_or_fail(seqs, fences, results)
+        is_done = await self._commit_with(asked, self._statements.text("plan_by_index"))
         return [Verdict.DONE if is_done else Verdict.LOST] * len(finishes)
 
     @property
@@ -167,14 +180,14 @@ class PostgresAsyncTransaction(PostgresTransaction):
             return await self.run(self._verbs.commit(grant, commit))
         return CommitVerdict.DONE if await self._commit_with(commit_or_fail(grant, commit)) else CommitVerdict.LOST
 
-    async def _commit_with(self, asked: Ask) -> bool:
+    async def _commit_with(self, asked: Ask, *before: bytes) -> bool:
         """Run the last statement, and commit in the same round trip; return False if it failed because it is stale."""
         self.seal()
         self._sealed_at = time.monotonic()
         text, parameters = self._statement(asked)
         try:
             with bounded(self.connection, self._reply_timeout):
-                await self.connection.commit_with(text, parameters)
+                await self.connection.commit_with(text, parameters, *before)
         except Exception as error:
             if isinstance(error, psycopg.Error) and is_stale(error):  # so the server did not commit
                 return False

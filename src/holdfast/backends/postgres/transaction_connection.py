@@ -77,13 +77,16 @@ class HandlersConnection(LibpqConnection):
                 await self.end(b"rollback")
             return (await self._together(*queries))[1]
 
-    async def commit_with(self, text: bytes, parameters: Mapping[str, object]) -> list[Any]:
+    async def commit_with(self, text: bytes, parameters: Mapping[str, object], *before: bytes) -> list[Any]:
         """Run a statement, commit, and return its rows; if the statement fails, nothing is committed.
+
+        `before`: commands without parameters that go before it.
 
         Once the statement is sent, a cancellation takes effect after the answer to the commit.
         """
         try:
-            return (await self._together(fill(self, text, parameters), _COMMIT, to_the_end=True))[0]
+            commands = map(command, before)
+            return (await self._together(*commands, fill(self, text, parameters), _COMMIT, to_the_end=True))[-2]
         except psycopg.errors.InvalidSqlStatementName as error:
             message = "a statement of the handler has dropped the prepared statements of its session"
             raise psycopg.errors.SerializationFailure(message) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,6 +17,7 @@ from holdfast.store.steps import Steps
 from holdfast.store.values import Claim, ClaimRequest
 
 _decode_headers = msgspec.json.Decoder(dict[str, str]).decode
+_place = itemgetter(10, 1)  # turn and seq
 _BARRED = -1  # the mark of a claim that took nothing, because a limit has room
 _CONTENDED = 5_000 * MICROSECOND  # until a claim under the same limit by another session has committed
 
@@ -108,6 +110,7 @@ def _scope(request: ClaimRequest) -> dict[str, Any]:
 
 
 def _taken(found: Rows) -> Taken:
+    found.sort(key=_place)
     jobs: list[LeasedJob] = []
     last: dict[int, Place] = {}
     locked = 0

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 
 import psycopg
 
-from holdfast.backends.sql.steps import Ask, Numbers
+from holdfast.backends.sql.steps import Ask
 from holdfast.backends.sql.streams.consumers import grant_names, position_step
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
-from holdfast.store.job_rows import Key
 from holdfast.store.stream_values import Commit
 
 
@@ -22,9 +21,11 @@ def complete_or_fail(lease: Lease, result: str | None) -> Ask:
     return Ask("complete_or_fail", {"seq": lease.seq, "fence": lease.fence, "result": result})
 
 
-def complete_all_or_fail(leases: Sequence[Key], results: Sequence[str | None]) -> Ask:
-    """Return the statement that completes many jobs that no other job follows: all of them, or none."""
-    seqs, fences = map(Numbers, zip(*leases, strict=True))
+def complete_all_or_fail(seqs: object, fences: object, results: Sequence[str | None]) -> Ask:
+    """Return the statement that completes many locked jobs that no other job follows: all of them, or none.
+
+    `seqs` and `fences` are numbers, or the bound parameters of the statement that has locked them.
+    """
     given = list(results) if any(results) else None
     return Ask("complete_all_or_fail", {"seqs": seqs, "fences": fences, "results": given})
 
