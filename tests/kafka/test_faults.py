@@ -6,15 +6,13 @@ import asyncio
 import logging
 import random
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer, admin
 from tests.kafka.test_consuming import a_consumer, until, until_lag, view_of
-from tests.servers import mysql
-from tests.servers.postgres_schemas import clean_schema
 
 from holdfast import App, Event, EventContext
 from holdfast.backends.kafka import buffers
@@ -54,20 +52,10 @@ POISON: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.fixture
-def url(store: str, tmp_path: Path) -> Iterator[str]:
-    if store == "sqlite":
-        yield f"sqlite:///{tmp_path}/jobs.db?synchronous=normal"
-    else:
-        with clean_schema() if store == "postgresql" else mysql.clean_database("mariadb") as url:
-            yield url
-
-
 @pytest.mark.parametrize("store", ["sqlite", "postgresql", pytest.param("mariadb", marks=pytest.mark.slow)])
-async def test_no_record_of_others_stops_a_consumer(events: str, prefix: str, produce: Callable[..., None], url: str):
+async def test_no_record_of_others_stops_a_consumer(app: App, prefix: str, produce: Callable[..., None]):
     chance = random.Random(7)
     noise = [{"key": chance.randbytes(9), "value": chance.randbytes(chance.randrange(40))} for _ in range(20)]
-    app = App(url, events=events)
     seen: list[int] = []
 
     @app.consumer("billing", category="orders", on_error="park", max_attempts=1, poll_interval=0.2)
@@ -75,15 +63,12 @@ async def test_no_record_of_others_stops_a_consumer(events: str, prefix: str, pr
         seen.append(event.position)
         _ = event.payload, event.headers
 
-    try:
-        await app.category("orders", partitions=1)
-        for record in (*POISON, *noise, {"key": b"z", "value": b"1"}):
-            produce(f"{prefix}orders", **record)
-        async with app.working():
-            view = await until_lag(app, "billing")
-            parked = (await app.consumers.parked("billing", limit=100)) if view.parked else []
-    finally:
-        await app.close()
+    await app.category("orders", partitions=1)
+    for record in (*POISON, *noise, {"key": b"z", "value": b"1"}):
+        produce(f"{prefix}orders", **record)
+    async with app.working():
+        view = await until_lag(app, "billing")
+        parked = (await app.consumers.parked("billing", limit=100)) if view.parked else []
 
     last = len(POISON) + len(noise) + 1
     assert seen[-1] == last
