@@ -128,6 +128,21 @@ async def test_an_append_of_many_is_seen_whole_or_not_at_all(app: App, client: A
     assert [event.payload for event in await app.read("orders")] == [2, 3]
 
 
+async def test_an_event_past_the_limit_of_the_client_is_refused_and_the_next_append_works(url: str, events: str):
+    app = App(url, events=f"{events}?rd.message.max.bytes=2000")
+    too_large = {"stream": "a", "name": "placed", "payload": "x" * 5000}  # the broker would take it
+    try:
+        for made in ([too_large], [{"stream": "a", "name": "placed"}, too_large]):
+            with pytest.raises(PayloadError, match=r"message\.max\.bytes \(client\)"):
+                await app.append_many("orders", made)
+
+            await app.append_many("orders", [{"stream": "a", "name": "placed"}] * len(made))
+
+        assert len(await app.read("orders")) == 3
+    finally:
+        await app.close()
+
+
 def listed_by_command(folder: Path, events: str) -> str:
     settings = {"HOLDFAST_URL": f"sqlite:///{folder / 'jobs.db'}", "HOLDFAST_EVENTS_URL": events}
     result = CliRunner().invoke(cli, ["event", "read", "orders"], env=settings, catch_exceptions=False)
