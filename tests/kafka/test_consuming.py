@@ -268,7 +268,9 @@ async def test_a_topic_that_was_created_again_is_not_read_at_the_old_positions(
     assert len(handled) == 1
 
 
-async def test_partitions_that_are_added_are_consumed_from_their_beginning(app: App, client: Any, prefix: str):
+async def test_partitions_that_are_added_are_consumed_from_their_beginning(
+    app: App, client: Any, prefix: str, caplog: pytest.LogCaptureFixture
+):
     topic = f"{prefix}orders"
     await app.category("orders", partitions=1)
     await app.append("orders", stream="a", name="placed", payload=0)
@@ -286,6 +288,7 @@ async def test_partitions_that_are_added_are_consumed_from_their_beginning(app: 
 
     assert sorted(event.payload for event in handled) == list(range(20))
     assert len(view.shares) == 4
+    assert "has 4 partitions instead of 1; events of one stream may now be in two of them" in caplog.text
 
 
 async def test_trim_deletes_only_what_every_consumer_has_passed(app: App):
