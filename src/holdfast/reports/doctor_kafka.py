@@ -34,7 +34,7 @@ def _trouble(topics: Sequence[ForeignTopic]) -> Finding:
 
 
 def _partitions(topics: Sequence[ForeignTopic]) -> list[Finding]:
-    """Warn of partitions that nodes have not taken over yet; afterwards nobody knows how many there were before."""
+    """Warn of partitions that nodes have not taken over yet; afterwards the store does not know which are new."""
     grown = [f"{topic.topic}: {topic.added} more" for topic in topics if topic.added]
     if not grown:
         return []
