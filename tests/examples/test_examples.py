@@ -135,7 +135,7 @@ def test_a_job_of_the_lease_worker_can_be_taken_from_it_by_hand(tmp_path):
 @pytest.mark.parametrize("events_in_kafka", [False, True])
 def test_event_consumers_go_on_though_a_node_is_killed_and_the_leader_stopped(tmp_path, events_in_kafka):
     place = {"HOLDFAST_EVENTS_URL": new_prefix()} if events_in_kafka else {}
-    variables = {"EVENTS": "600", "EVENTS_RECOVERY": "2", **place}
+    variables: dict[str, Any] = {"EVENTS": "600", "EVENTS_RECOVERY": "2", **place}
     output = run("03_event_consumers/play.py", directory=tmp_path, code=0, **variables)
 
     assert re.search(r"kill -9 \w+", output)
@@ -156,7 +156,7 @@ def test_event_consumers_play_on_a_throw_away_broker(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_each_event_becomes_one_job_though_the_consumer_is_killed(tmp_path):
-    place = {"HOLDFAST_EVENTS_URL": new_prefix()}
+    place: dict[str, Any] = {"HOLDFAST_EVENTS_URL": new_prefix()}
     output = run("07_events_to_jobs/invoices.py", directory=tmp_path, within=200, EVENTS="300", **place)
 
     assert "kill -9 anna" in output
