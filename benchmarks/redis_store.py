@@ -140,5 +140,7 @@ class RedisStore:
         return reading
 
     def memory(self) -> int:
-        """Return the bytes that the server has allocated."""
-        return int(self._client.info("memory")["used_memory"])
+        """Return the bytes that the server has allocated, once it has freed what was deleted before."""
+        while (found := self._client.info("memory"))["lazyfree_pending_objects"]:
+            pass  # nothing announces the end, which is near
+        return int(found["used_memory"])

@@ -102,13 +102,13 @@ def create(target: str) -> None:
     """There is nothing to make."""
 
 
-def bulk(loop: Loop, count: int) -> None:
-    """Insert jobs, some at a time, each trip all or nothing."""
+def bulk(loop: Loop, count: int, payload: str | None = None) -> None:
+    """Insert jobs, some at a time, each trip all or nothing; with their numbers, or all with one payload."""
     ids = uuids(count)
     for first in range(0, count, _EACH):
         some = ids[first : first + _EACH]
         trip = loop.client.pipeline(transaction=True)
-        trip.hset(loop.job, mapping={job_id: f'{{"n":{first + at}}}' for at, job_id in enumerate(some)})
+        trip.hset(loop.job, mapping={job_id: payload or f'{{"n":{first + at}}}' for at, job_id in enumerate(some)})
         trip.rpush(loop.ready, *some)
         trip.execute()
 

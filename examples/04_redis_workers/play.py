@@ -21,7 +21,7 @@ from holdfast import JobFailed, JobHandle, chain
 from holdfast.testing.redis_server import redis_server
 
 NAPS = int(os.environ.get("NAPS", "600"))
-WORKERS = ("anna", "ben", "carl")
+WORKERS = [f"worker-{number}" for number in range(1, int(os.environ.get("WORKERS", "3")) + 1)]
 PROGRAM = [sys.executable, "-u", str(Path(__file__).with_name("tasks.py"))]
 
 
@@ -43,13 +43,13 @@ async def many_naps() -> None:
     by_worker: defaultdict[str, list[Nap]] = defaultdict(list)
     for each in done:
         by_worker[each.worker].append(each)
-    print(f"{'worker':<8}{'jobs':>6}{'slept':>10}{'most at once':>14}")
+    print(f"{'worker':<10}{'jobs':>6}{'slept':>10}{'most at once':>14}")
     for name in WORKERS:
         its = by_worker[name]
         slept = sum(each.milliseconds for each in its) / 1000
-        print(f"{name:<8}{len(its):>6}{slept:>8.1f} s{max((each.at_once for each in its), default=0):>14}")
+        print(f"{name:<10}{len(its):>6}{slept:>8.1f} s{max((each.at_once for each in its), default=0):>14}")
     total = sum(each.milliseconds for each in done) / 1000
-    print(f"{'total':<8}{len(done):>6}{total:>8.1f} s   in {seconds:.1f} s, start of the workers included")
+    print(f"{'total':<10}{len(done):>6}{total:>8.1f} s   in {seconds:.1f} s, start of the workers included")
     check(max(each.at_once for each in done) <= AT_ONCE, "a worker ran more jobs at once than it may")
 
 

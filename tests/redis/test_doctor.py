@@ -39,7 +39,7 @@ def _url(server: RedisServer, *settings: str) -> str:
 async def test_a_server_that_is_set_up_well_has_no_finding(server: RedisServer):
     findings = await _findings(_url(server, "durability=1s"))
     assert {finding.check for finding in findings.values() if finding.verdict is not OK} == set()
-    assert {"memory", "eviction", "replicas", "files", "completed jobs", "durability"} <= findings.keys()
+    assert {"memory", "eviction", "replicas", "files", "scripts", "completed jobs", "durability"} <= findings.keys()
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,8 @@ async def test_a_server_that_is_set_up_well_has_no_finding(server: RedisServer):
         ("maxmemory", "0", "memory", WARN, "without a limit"),
         ("maxmemory", "1000gb", "memory", WARN, "60% of the machine"),
         ("maxmemory-policy", "allkeys-lru", "eviction", BAD, "jobs are deleted"),
+        ("busy-reply-threshold", "0", "scripts", WARN, "never answers BUSY"),
+        ("busy-reply-threshold", "50", "scripts", WARN, "has run for 50 ms"),
     ],
 )
 async def test_a_setting_under_which_jobs_are_lost_is_found_with_its_remedy(

@@ -13,6 +13,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from tests.redis.whole import check_whole
 from tests.servers.redis import connection_of, own_redis
+from tests.system.harness import eventually
 
 from holdfast.app.open import open_backend
 from holdfast.backends.redis.backend import RedisBackend
@@ -305,4 +306,23 @@ async def test_a_server_that_was_away_is_found_again_and_has_what_it_acknowledge
             server.start()
             assert await backend.jobs.finish([Finish(job.lease, Completed())]) == [Verdict.DONE]
             await enqueue(backend, a_job())
+        check_whole(url)
+
+
+@pytest.mark.slow
+async def test_what_was_acknowledged_and_is_written_survives_a_kill_of_a_server_that_syncs_every_second():
+    with own_redis("valkey", sync="everysec") as server:
+        url = f"{server.url}?name=a&durability=1s"
+        async with open_store(url) as backend:
+            for _ in range(20):
+                await backend.jobs.enqueue([a_job() for _ in range(20)])
+            held = await claim(backend, limit=100)
+            verdicts = await backend.jobs.finish([Finish(job.lease, Completed()) for job in held])
+            assert verdicts == [Verdict.DONE] * 100
+            eventually(lambda: not _client(url).info("persistence")["aof_buffer_length"], "all is written")
+            server.kill()
+            server.start()
+        async with open_store(url) as backend:
+            left = await backend.jobs.outstanding(["greet"], ["default"])
+            assert left.ready == 300
         check_whole(url)

@@ -80,7 +80,7 @@ async def test_an_id_that_is_used_for_another_call_is_refused(http):
 
     response = await http.post("/v1/jobs", json={"task": "charge", "kwargs": {"order_id": 8}, "id": job_id})
 
-    assert (response.status_code, response.json()["type"]) == (422, "urn:holdfast:error:id-reused")
+    assert (response.status_code, response.json()["type"]) == (422, "/v1/problems/id-reused")
 
 
 async def test_a_held_unique_key_is_answered_with_its_holder_or_a_conflict(http):
@@ -91,7 +91,7 @@ async def test_a_held_unique_key_is_answered_with_its_holder_or_a_conflict(http)
 
     assert (kept.status_code, kept.json()) == (200, {"id": holder, "created": False})
     assert (refused.status_code, refused.json()["job_id"]) == (409, holder)
-    assert refused.json()["type"] == "urn:holdfast:error:unique-conflict"
+    assert refused.json()["type"] == "/v1/problems/unique-conflict"
 
 
 async def test_a_batch_is_enqueued_whole_or_not_at_all(http, app: App):
@@ -189,7 +189,7 @@ async def test_the_result_of_a_failed_job_is_a_conflict_with_the_error(http):
 
     response = await http.get(f"/v1/jobs/{job_id}/result")
 
-    assert (response.status_code, response.json()["type"]) == (409, "urn:holdfast:error:job-failed")
+    assert (response.status_code, response.json()["type"]) == (409, "/v1/problems/job-failed")
     assert response.json()["error_class"] == "CardDeclined"
 
 
@@ -212,6 +212,15 @@ async def test_a_job_is_cancelled_retried_copied_and_deleted(http):
     assert copied.json()["id"] != job_id
     assert (refused.status_code, deleted.status_code) == (422, 204)
     assert (await http.get(f"/v1/jobs/{job_id}")).status_code == 404
+
+
+async def test_a_scheduled_job_is_run_now(http):
+    job_id = await enqueue(http, delay_seconds=3600)
+
+    answers = [(await http.post(f"/v1/jobs/{job_id}/run")).json() for _ in range(2)]
+
+    assert [answer["changed"] for answer in answers] == [True, False]
+    assert (await claim_one(http))["job"]["id"] == job_id
 
 
 async def test_a_reset_makes_the_fence_of_the_worker_stale(http):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import httpx
@@ -15,8 +16,10 @@ from holdfast.app.app import App as AppClass
 from holdfast.hooks.values import JobRescue
 from holdfast.reports.doctor import examine
 from holdfast.reports.finding import FindingLevel
-from holdfast.server import claims, extending
+from holdfast.server import asgi, claims, extending
+from holdfast.server.api import disconnects
 from holdfast.server.api.lease_schemas import MAX_LEASES
+from holdfast.server.attempts import RemoteAttempts
 from holdfast.store.values import ClaimRequest
 
 
@@ -109,6 +112,13 @@ async def test_the_more_groups_of_claims_wait_the_less_often_each_asks(server, a
     assert len(asked) <= 50 * 4  # at once, then about once per second; some fifty rounds went by
 
 
+def test_clients_that_wait_equally_long_do_not_return_together():
+    waits = [disconnects.spread(20) for _ in range(100)]
+
+    assert 18 <= min(waits) < 18.5
+    assert 19.5 < max(waits) <= 20
+
+
 async def test_waiting_claims_share_what_comes_without_doubles(http):
     waiting = [asyncio.create_task(claim_one(http, wait_seconds=20)) for _ in range(20)]
     await asyncio.sleep(0.05)
@@ -128,6 +138,11 @@ async def test_a_stale_fence_writes_nothing_and_a_repeat_is_answered_as_before(h
     assert await finish(http, old, result=1) == "lost"
     assert [await finish(http, new, result=2) for _ in range(2)] == ["done", "done"]
     assert (await http.get(f"/v1/jobs/{new['job']['id']}/result")).json()["result"] == 2
+    fences = [one["lease"]["fence"] for one in (old, new)]
+    shown = (await http.get(f"/v1/jobs/{new['job']['id']}")).json()["attempts"]
+    assert [attempt["fence"] for attempt in shown] == fences
+    page = (await http.get(f"/jobs/{new['job']['id']}")).text
+    assert [f'class="right id">{fence}</td>' in page for fence in fences] == [True, True]
 
 
 async def test_each_item_has_its_own_verdict(http, app: App):
@@ -176,6 +191,39 @@ async def test_a_snooze_uses_no_attempt_and_a_cancel_ends_the_job(http, app: App
     assert (job.state, job.reason) == ("cancelled", "closed")
 
 
+async def test_a_script_sees_by_the_status_whether_its_lease_is_lost(http, app: App):
+    job_id = await enqueue(http)
+    old = await claim_one(http, lease_seconds=2)
+    extension = {"fence": old["lease"]["fence"], "lease_seconds": 500, "progress": {"percent": 30}}
+    kept = await http.post(f"/v1/jobs/{job_id}/extend", json=extension)
+    (lease,) = await app.leases()
+    await app.jobs.reset(job_id)
+    lost = await http.post(f"/v1/jobs/{job_id}/extend", json=extension)
+    fence = (await claim_one(http))["lease"]["fence"]
+    end = {"outcome": "complete", "result": 7}
+    refused = await http.post(f"/v1/jobs/{job_id}/finish", json={"fence": extension["fence"], **end})
+    wrong = await http.post(f"/v1/jobs/{job_id}/finish", json={"fence": fence, "outcome": "snooze"})
+    done = [await http.post(f"/v1/jobs/{job_id}/finish", json={"fence": fence, **end}) for _ in range(2)]
+
+    assert kept.json() == {"job_id": job_id, "verdict": "extended", "lease_seconds": 500}
+    assert (lease.percent, lease.expires_in.total_seconds() > 400) == (30, True)
+    for answer in (lost, refused):
+        assert (answer.status_code, answer.json()["type"]) == (409, "/v1/problems/lease-lost")
+    assert (wrong.status_code, "needs delay_seconds" in wrong.json()["detail"]) == (422, True)
+    assert [(each.status_code, each.json()["verdict"]) for each in done] == [(200, "done")] * 2
+    assert (await http.get(f"/v1/jobs/{job_id}/result")).json()["result"] == 7
+
+
+async def test_a_worker_registers_itself_before_its_first_claim(http, app: App):
+    report = {"queues": ["orders"], "tasks": ["charge"], "concurrency": 4, "host": "shop-1", "pid": 31}
+    answer = await http.put("/v1/workers/shell-1", json=report)
+    (seen,) = await app.workers()
+
+    assert (answer.status_code, answer.json()) == (200, {"worker_id": "shell-1"})
+    assert (seen.heartbeat.host, seen.heartbeat.pid, seen.heartbeat.concurrency) == ("shop-1", 31, 4)
+    assert (seen.heartbeat.queues, seen.heartbeat.tasks) == (("orders",), ("charge",))
+
+
 async def test_a_released_job_is_ready_again(http):
     job_id = await enqueue(http)
     claimed = await claim_one(http)
@@ -219,6 +267,63 @@ async def test_the_lease_of_a_silent_worker_is_rescued_by_the_server(http, app: 
     assert [(rescue.worker_id, len(rescue.jobs)) for rescue in rescues] == [("silent", 1)]
 
 
+async def test_hooks_see_the_attempts_of_workers_over_http(server, http, app: App, monkeypatch):
+    seen: list[tuple[str, str, str]] = []
+    app.hooks.job_start(lambda start: seen.append((start.job.id, "start", start.worker_id)))
+    app.hooks.job_end(lambda end: seen.append((end.job.id, "end", end.outcome)))
+    app.hooks.job_fail(lambda end: seen.append((end.job.id, "fail", end.failure.error_class if end.failure else "")))
+    app.hooks.lease_lose(lambda loss: seen.append((loss.job.id, "lose", loss.found_by)))
+    error = {"class": "CardDeclined", "message": "no funds"}
+
+    async def begun() -> Any:
+        await enqueue(http)
+        claimed = await claim_one(http, worker_id="shell-1", lease_seconds=600)
+        return claimed, claimed["job"]["id"]
+
+    async def reported(job_id: str) -> list[tuple[str, str]]:
+        assert seen[0] == (job_id, "start", "shell-1")
+        found = [(what, word) for job, what, word in seen[1:] if job == job_id]
+        seen.clear()
+        return found
+
+    claimed, job_id = await begun()
+    for _ in range(2):
+        assert await finish(http, claimed) == "done"  # the second repeats the first
+    assert await reported(job_id) == [("end", "completed")]
+
+    claimed, job_id = await begun()
+    await finish(http, claimed, "fail", error=error)
+    assert await reported(job_id) == [("end", "failed"), ("fail", "CardDeclined")]
+
+    claimed, job_id = await begun()
+    await http.post("/v1/leases/release", json={"leases": [claimed["lease"]]})
+    assert await reported(job_id) == [("end", "aborted")]
+    await app.jobs.cancel(job_id)
+
+    for verb, body in (("extend", {"lease": None}), ("finish", {"lease": None, "outcome": "complete"})):
+        claimed, job_id = await begun()
+        await app.jobs.reset(job_id)
+        await app.jobs.cancel(job_id)
+        answer = await http.post(f"/v1/leases/{verb}", json={"leases": [body | {"lease": claimed["lease"]}]})
+        assert await verdict_of(answer) == "lost"
+        assert await reported(job_id) == [("end", "aborted"), ("lose", verb)]
+
+    attempts: RemoteAttempts = server.state.holdfast.attempts
+    now = time.monotonic()
+    monkeypatch.setattr(attempts, "_clock", lambda: now)
+    elsewhere, ended_id = await begun()
+    silent, silent_id = await begun()
+    async with client_of(asgi(app)) as other:
+        await finish(other, elsewhere)
+    await attempts.expire()
+    assert {what for _, what, _ in seen} == {"start"}
+    monkeypatch.setattr(attempts, "_clock", lambda: now + 1000)
+    await attempts.expire()
+    await attempts.expire()
+    assert [one for one in seen if one[1] == "end"] == [(ended_id, "end", "completed"), (silent_id, "end", "lost")]
+    assert await finish(http, silent) == "done"  # its lease was not rescued: the store decides, not the report
+
+
 async def test_the_jobs_of_a_client_that_went_away_are_not_leased(server, app: App, monkeypatch: pytest.MonkeyPatch):
     async with client_of(server) as http:
         waiting = asyncio.create_task(claim_one(http, wait_seconds=20))
@@ -255,8 +360,6 @@ async def test_a_claim_is_refused_while_the_queue_is_paused(http):
     ],
 )
 async def test_an_outcome_with_wrong_fields_is_refused_and_nothing_written(sqlite_app: AppClass, item: Any, word: str):
-    from holdfast.server import asgi
-
     async with client_of(asgi(sqlite_app)) as http:
         lease = {"job_id": "0" * 8 + "-0000-7000-8000-" + "0" * 12, "seq": 1, "fence": "1"}
         response = await http.post("/v1/leases/finish", json={"leases": [{"lease": lease, **item}]})

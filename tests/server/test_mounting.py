@@ -74,6 +74,26 @@ async def test_in_django_with_a_prefix(sqlite_app: App):
             assert (await round_trip(http, "/queue")).startswith("/queue/v1/jobs/")
 
 
+@pytest.mark.parametrize(("mounted", "prefix"), [("", ""), ("", "/queue"), ("/shop", ""), ("/shop", "/queue")])
+async def test_the_type_of_a_problem_leads_to_what_it_means(sqlite_app: App, mounted: str, prefix: str):
+    server = Starlette(routes=[Mount(mounted, asgi(sqlite_app, prefix=prefix))])
+    async with client_of(server) as http:
+        for path, name in (("/v1/jobs?state=x", "invalid-request"), ("/v1/none", "not-found")):
+            problem = (await http.get(f"{mounted}{prefix}{path}")).json()
+            meaning = (await http.get(problem["type"])).json()
+
+            assert problem["type"] == f"{mounted}{prefix}/v1/problems/{name}"
+            assert (meaning["name"], meaning["title"], meaning["status"]) == (name, problem["title"], problem["status"])
+
+
+async def test_the_features_of_the_server_and_its_store_are_listed(sqlite_app: App):
+    async with client_of(asgi(sqlite_app, read_only=True)) as http:
+        features = (await http.get("/v1")).json()
+
+    assert (features["store"], features["is_read_only"]) == ("sqlite", True)
+    assert features["limits"] == {"body_bytes": 8 * 2**20, "jobs": 1000, "leases": 500, "wait_seconds": 30}
+
+
 @pytest.mark.parametrize("was_open", [False, True])
 async def test_with_a_lifespan_it_closes_only_what_it_has_opened(sqlite_app: App, was_open: bool):
     if was_open:

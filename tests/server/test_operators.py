@@ -77,7 +77,7 @@ async def test_events_are_appended_at_a_version_and_read_page_by_page(http):
     (category,) = (await http.get("/v1/categories")).json()["categories"]
 
     assert [event["version"] for event in made.json()["events"]] == [1, 2]
-    assert (refused.status_code, refused.json()["type"]) == (409, "urn:holdfast:error:version-conflict")
+    assert (refused.status_code, refused.json()["type"]) == (409, "/v1/problems/version-conflict")
     assert refused.json()["actual"] == 2
     assert (first["events"][0]["payload"], first["events"][0]["stream"]) == (
         {"to": "A", "token": "[redacted]"},

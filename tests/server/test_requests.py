@@ -49,7 +49,7 @@ async def http(sqlite_app: App):
 async def test_a_body_that_is_not_a_job_is_refused(http, content: bytes, headers, status: int, name: str):
     response = await http.post("/v1/jobs", content=content, headers=headers)
 
-    assert (response.status_code, response.json()["type"]) == (status, f"urn:holdfast:error:{name}")
+    assert (response.status_code, response.json()["type"]) == (status, f"/v1/problems/{name}")
     assert response.headers["content-type"] == MEDIA_TYPE
     assert response.json()["status"] == status
 

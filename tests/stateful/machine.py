@@ -273,7 +273,7 @@ class StoreMachine(RuleBasedStateMachine):
     # -- a person's word
 
     @precondition(lambda self: self.ids)
-    @rule(data=st.data(), verb=st.sampled_from(["reset", "retry", "cancel"]))
+    @rule(data=st.data(), verb=st.sampled_from(["reset", "retry", "run", "cancel"]))
     def by_a_persons_word(self, data: st.DataObject, verb: str) -> None:
         job_id = self.job_id(data)
         self.both_answer(verb, *((job_id, "not wanted") if verb == "cancel" else (job_id,)))

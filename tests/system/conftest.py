@@ -24,38 +24,25 @@ WITH_EACH_CHANGE = (
     "both_halves_of_a_forked_process",
 )
 
-# These need no transaction, and hold on a store without them, where an effect may be repeated.
-WITHOUT_TRANSACTIONS = (
-    "killed_at_any_point_loses_no_outside_effect",
-    "killed_workers_jobs_run_again_within_a_second",
-    "blocks_the_event_loop_for_three_leases",
-    "blocked_loop_keeps_the_jobs",
-    "both_halves_of_a_forked_process",
-    "kills_its_worker_is_failed",
-    "stuck_handler_ends_with_71",
-    "stuck_job_runs_alone",
-    "sigterm_lets_the_running_job_finish",
-    "second_sigterm_gives_the_running_job_back",
-    "nothing_is_ready_retrying_or_running_anywhere",
-    "takes_over_what_a_killed_one_held",
-    "paused_and_delayed_jobs_are_left",
-    "no_key_has_two_unfinished_jobs",
-    "each_job_is_retried_once_though",
-    "no_child_begins_before_its_parents",
+# What Valkey cannot be put through, and why.
+NOT_ON_VALKEY = (
+    "test_stream_",  # no streams
+    "test_process_consumers",
+    "could_not_be_extended_for_two_leases",  # nothing locks the store for others
 )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    needing: list[pytest.Item] = []
+    impossible: list[pytest.Item] = []
     for item in items:  # of all folders
-        _, is_system, name = item.nodeid.rpartition("tests/system/test_")
+        _, is_system, name = item.nodeid.rpartition("tests/system/")
         is_on_server = "postgres" in name or "[valkey" in name
         if is_system and is_on_server and not any(part in name for part in WITH_EACH_CHANGE):
             item.add_marker(pytest.mark.slow)
-        if is_system and "[valkey" in name and not any(part in name for part in WITHOUT_TRANSACTIONS):
-            needing.append(item)
-    config.hook.pytest_deselected(items=needing)
-    items[:] = [item for item in items if item not in needing]
+        if is_system and "[valkey" in name and any(part in name for part in NOT_ON_VALKEY):
+            impossible.append(item)
+    config.hook.pytest_deselected(items=impossible)
+    items[:] = [item for item in items if item not in impossible]
 
 
 @pytest.fixture(params=["sqlite", "postgres", "valkey"])

@@ -60,8 +60,8 @@ class Store(Protocol):
     """Seconds; as short as the store allows on a busy machine."""
     one_writer: bool
     """Whether an open transaction keeps every other writer of the store waiting."""
-    effect_once: bool
-    """Whether effects are committed together with completions."""
+    sends_commit_with_completion: bool
+    """Whether an async handler's transaction has ended as soon as the completion is written."""
 
     def effects(self) -> list[Effect]:
         """Return all effects that were committed."""
@@ -85,7 +85,7 @@ class SqliteStore:
 
     lease = 1.0
     one_writer = True
-    effect_once = True
+    sends_commit_with_completion = False
 
     def __init__(self, path: Path) -> None:
         self.url = f"sqlite:///{path}"
@@ -124,7 +124,7 @@ class PostgresStore:
 
     lease = 1.0
     one_writer = False
-    effect_once = True
+    sends_commit_with_completion = True
 
     def __init__(self, server: str | None = None) -> None:
         self._server = server or server_url()
@@ -162,11 +162,11 @@ class PostgresStore:
 
 
 class RedisStore:
-    """A store of its own on the Valkey of the tests, whose effects are a list: no transaction commits them."""
+    """A store of its own on the Valkey of the tests; its effects are a list in the hash slot of the store."""
 
     lease = 1.0
     one_writer = False
-    effect_once = False
+    sends_commit_with_completion = False
 
     def __init__(self) -> None:
         self.url = new_store_url("valkey")
@@ -174,7 +174,7 @@ class RedisStore:
         self._prefix = f"{{holdfast:{self.url.partition('name=')[2]}}}:"
 
     def effects(self) -> list[Effect]:
-        rows = self._client.lrange(f"{self._prefix}effect", 0, -1)
+        rows = self._client.lrange(f"{self._prefix[:-1]}/effect", 0, -1)
         return [Effect(job_id, *map(int, rest)) for job_id, *rest in (row.decode().split() for row in rows)]
 
     def check(self) -> None:

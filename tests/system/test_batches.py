@@ -35,11 +35,10 @@ def test_a_worker_killed_in_the_middle_of_a_batch_loses_no_job_and_doubles_no_ef
 @pytest.mark.slow
 @pytest.mark.parametrize("point", ["before_commit", "after_commit"])
 def test_a_worker_killed_around_the_commit_of_a_batch_has_completed_all_its_jobs_or_none(ledger, workers, point):
-    """A server gets the COMMIT together with the completions: there is nothing between them."""
     jobs = enqueue(ledger)
     worker = workers.start(failpoints=f"{point}=kill")
     assert worker.end() == -signal.SIGKILL, worker.text
-    is_committed = point == "after_commit" or not ledger.store.one_writer
+    is_committed = point == "after_commit" or ledger.store.sends_commit_with_completion
     assert {ledger.state(job) for job in jobs} == {JobState.COMPLETED if is_committed else JobState.RUNNING}
     assert len(ledger.store.effects()) == (SIZE if is_committed else 0)
     workers.run_until_empty()
@@ -53,7 +52,7 @@ def test_a_worker_frozen_in_the_middle_of_a_batch_writes_nothing_twice_when_it_g
     frozen = workers.start(failpoints=f"{point}=stop@1")
     frozen.stopped()
     other = workers.started()
-    if point == "before_commit" and not ledger.store.one_writer:  # it has committed already
+    if point == "before_commit" and ledger.store.sends_commit_with_completion:  # it has committed already
         ledger.completed(*jobs)
     elif point == "after_claim" or not ledger.store.one_writer:  # else its transaction keeps everybody waiting
         ledger.completed(*jobs)  # past the lease: the other one has rescued them

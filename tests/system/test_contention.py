@@ -33,7 +33,7 @@ def test_two_hundred_clients_in_eight_processes_lose_nothing_and_double_nothing(
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("store", ["postgres"], indirect=True)
+@pytest.mark.parametrize("store", ["postgres", "valkey"], indirect=True)
 def test_as_many_clients_as_a_server_has_room_for_lose_nothing_and_double_nothing(ledger, workers):
     storm(ledger, workers, 3)
 

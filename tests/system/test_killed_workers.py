@@ -26,7 +26,7 @@ def test_a_worker_killed_at_any_point_loses_no_job_and_doubles_no_effect(ledger,
     for worker in killed.values():
         assert worker.end() == -signal.SIGKILL, worker.text
     past = {"after_commit"}
-    if task == "pay" and not ledger.store.one_writer:  # a server gets the COMMIT together with the completion
+    if task == "pay" and ledger.store.sends_commit_with_completion:
         past.add("before_commit")
     assert {effect.job_id for effect in ledger.store.effects()} == {jobs[point] for point in past}
     workers.run_until_empty()

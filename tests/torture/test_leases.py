@@ -291,7 +291,8 @@ def test_after_an_outage_for_all_the_living_may_extend_first(over, broken):
     assert taken_over(6).alive(9).fault(3, over, "outage", "store", total=True).checked().broken == broken
 
 
+@pytest.mark.parametrize("fault", ["restart", "server_stop"])
 @pytest.mark.parametrize(("down", "up", "broken"), [(3, 5.5, ["I23"]), (3, 5.0, []), (5.7, 7, [])])
-def test_a_server_that_is_down_is_an_outage_for_all(down, up, broken):
+def test_a_server_that_is_down_is_an_outage_for_all(down, up, broken, fault):
     """The lease is taken at second 5.8: too soon, late enough, and just before the server was down."""
-    assert taken_over(6).alive(9).fault(down, up, "restart", "store", stalls=True).checked().broken == broken
+    assert taken_over(6).alive(9).fault(down, up, fault, "store", stalls=True).checked().broken == broken

@@ -27,7 +27,7 @@ from holdfast.cli.main import cli
 from holdfast.cli.torture import command
 from holdfast.errors import ConfigError
 from holdfast.torture.log import Log
-from holdfast.torture.nemesis.restart import RestartServer
+from holdfast.torture.nemesis.restart import KillServer
 from holdfast.torture.plan import RunPlan, profile_of
 from holdfast.torture.process_tree import descendants, is_alive
 from holdfast.torture.report import RunReport
@@ -92,11 +92,10 @@ async def test_a_restart_that_is_broken_off_leaves_the_server_up(server: OwnServ
         kill()
 
     monkeypatch.setattr(server, "kill", slowly)
-    monkeypatch.setattr(server, "stop", slowly)
     log = Log(tmp_path, "r", lambda _: None)
     plan = RunPlan(name="smoke", profile=profile_of("smoke", one_writer=False), seed=1)
     context = RunContext(plan=plan, log=log, fleet=None, target=target_of(server.url), server=server)  # type: ignore[arg-type]
-    injecting = asyncio.create_task(RestartServer().inject(context, random.Random(1)))
+    injecting = asyncio.create_task(KillServer().inject(context, random.Random(1)))
     assert await asyncio.to_thread(killing.wait, PATIENCE)
 
     injecting.cancel()

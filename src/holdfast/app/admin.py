@@ -215,6 +215,10 @@ class Jobs:
             raise unknown_enqueue(error, [copy]) from error
         return copy.id
 
+    async def run(self, job_id: str | UUID) -> bool:
+        """Make a scheduled job due now, also one that waits for its next attempt; False if it is not scheduled."""
+        return await (await self._app.opened(install=False)).jobs.run(find_by(job_id))
+
     async def reset(self, job_id: str | UUID) -> bool:
         """Revoke the lease of a running job; False if it is not running.
 
@@ -241,6 +245,7 @@ class SyncJobs(Sync[Jobs]):
     delete_all = Blocking(Jobs.delete_all)
     retry = Blocking(Jobs.retry)
     copy = Blocking(Jobs.copy)
+    run = Blocking(Jobs.run)
     reset = Blocking(Jobs.reset)
     counts = Blocking(Jobs.counts)
 

@@ -21,7 +21,7 @@ from holdfast.model.instants import span_micros, to_micros
 from holdfast.model.job import FINAL_STATES, JobState
 from holdfast.runtime.text import clean
 from holdfast.store.jobs import JobStore
-from holdfast.store.values import Cancellation
+from holdfast.store.values import Cancellation, JobView
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
@@ -73,6 +73,11 @@ class JobSelection(msgspec.Struct, frozen=True):
     def has_error(self, reason: str | None) -> bool:
         """Whether the error of a job is one of those that are selected."""
         return self.error is None or error_shape(reason) == self.error
+
+    def fits(self, job: JobView) -> bool:
+        """Whether it contains a job in its state, whatever the age of the job."""
+        is_asked = self.queue in {None, job.queue} and self.task in {None, job.task}
+        return is_asked and self.has_error(job.reason)
 
     async def ids(self, app: App, limit: int | None = None) -> SelectedIds:
         """Return the ids, at most `limit`."""

@@ -21,10 +21,11 @@ import msgspec
 
 from holdfast.app.admin import check_selection
 from holdfast.app.bulk import FINISHED, WAITING, JobSelection
+from holdfast.app.job_search import FoundJobs
 from holdfast.errors import ConfigError
 from holdfast.model.job import FINAL_STATES, JobState
 from holdfast.store.records import StoredRecord
-from holdfast.store.values import JobPage, JobView
+from holdfast.store.values import JobView
 
 
 class OperationAction(StrEnum):
@@ -102,14 +103,14 @@ class KeptOperation(msgspec.Struct, frozen=True):
     cancel_asked: bool = False
 
     def includes(self, job: JobView) -> bool:
-        """Whether a listed job belongs to the operation."""
-        return is_within(job, self.ended_by) and self.selection.has_error(job.reason)
+        """Whether a job that its selection contains belongs to the operation."""
+        return is_within(job, self.ended_by)
 
     def held_by(self, holder: str) -> KeptOperation:
         """Return the operation while a process carries out a chunk."""
         return msgspec.structs.replace(self, holder=holder)
 
-    def advanced(self, page: JobPage, counts: Mapping[str, int]) -> KeptOperation:
+    def advanced(self, page: FoundJobs, counts: Mapping[str, int]) -> KeptOperation:
         """Return the operation after a chunk; it is done after the last page."""
         sums = {verdict: self.counts.get(verdict, 0) + counts.get(verdict, 0) for verdict in {*self.counts, *counts}}
         state = OperationState.RUNNING
@@ -121,7 +122,7 @@ class KeptOperation(msgspec.Struct, frozen=True):
             self,
             state=state,
             cursor=page.cursor,
-            looked_at=self.looked_at + len(page.jobs),
+            looked_at=self.looked_at + page.looked_at,
             counts=dict(sorted(sums.items())),
             holder=None,
         )

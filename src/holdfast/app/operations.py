@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.app.admin import check_limit
 from holdfast.app.bulk import BATCH, JobSelection, cancel_batch, check_reason, delete_batch, retry_batch
+from holdfast.app.job_search import FoundJobs, search
 from holdfast.app.operation import (
     KeptOperation,
     OperationAction,
@@ -30,7 +31,6 @@ from holdfast.model.ids import id_text, new_id
 from holdfast.model.instants import to_datetime
 from holdfast.runtime.text import clean
 from holdfast.store.records import RecordStore, StoredRecord
-from holdfast.store.values import JobPage
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
@@ -158,14 +158,11 @@ class Operations:
         holder = secrets.token_hex(8)
         if not await records.put(PENDING, found.name, found.version, encode(kept.held_by(holder))):
             return False  # another process was faster
-        selection = kept.selection
-        page = await self._app.jobs.list(
-            selection.state, queue=selection.queue, task=selection.task, cursor=kept.cursor, limit=CHUNK
-        )
+        page = await search(self._app, kept.selection, cursor=kept.cursor, limit=CHUNK)
         counts = await self._change(kept, page, found.touched_at + found.age)
         return await self._record(records, found.name, holder, page, counts)
 
-    async def _change(self, kept: KeptOperation, page: JobPage, now: datetime) -> Mapping[str, int]:
+    async def _change(self, kept: KeptOperation, page: FoundJobs, now: datetime) -> Mapping[str, int]:
         ids = [job.id for job in page.jobs if kept.includes(job)]
         if not ids:
             return {}
@@ -185,7 +182,7 @@ class Operations:
                 return {"deleted": deleted, "too_late": len(ids) - deleted}
 
     async def _record(
-        self, records: RecordStore, name: str, holder: str, page: JobPage, counts: Mapping[str, int]
+        self, records: RecordStore, name: str, holder: str, page: FoundJobs, counts: Mapping[str, int]
     ) -> bool:
         """Record a chunk, once: only if the operation is still held by this call."""
         for _ in range(_REPEATS):
@@ -223,11 +220,9 @@ class Operations:
         count = looked_at = 0
         cursor: str | None = None
         while looked_at < LOOKED_AT and count <= COUNTED:
-            page = await self._app.jobs.list(
-                selection.state, queue=selection.queue, task=selection.task, cursor=cursor, limit=_PAGE
-            )
-            count += sum(is_within(job, ended_by) and selection.has_error(job.reason) for job in page.jobs)
-            looked_at += len(page.jobs)
+            page = await search(self._app, selection, cursor=cursor, limit=_PAGE)
+            count += sum(is_within(job, ended_by) for job in page.jobs)
+            looked_at += page.looked_at
             cursor = page.cursor
             if cursor is None:
                 break

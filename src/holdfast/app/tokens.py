@@ -43,6 +43,7 @@ class TokenView(msgspec.Struct, frozen=True):
     created_at: datetime
     expires_at: datetime | None = None
     """None: it is valid until it is revoked."""
+    has_expired: bool = False
 
     def allows(self, kind: ScopeKind, queue: str | None = None) -> bool:
         """Whether its bearer may do this; `work` is asked for one queue."""
@@ -105,14 +106,13 @@ class Tokens:
         found = await (await self._app.opened(install=False)).records.get(KIND, parts[1])
         if found is None:
             return None
-        kept = _decode(found.content)
-        if not hmac.compare_digest(kept.sha256, _hash_of(parts[2])):
+        if not hmac.compare_digest(_decode(found.content).sha256, _hash_of(parts[2])):
             return None
-        has_expired = kept.lasts_s is not None and found.age >= timedelta(seconds=kept.lasts_s)
-        return None if has_expired else _view(found)
+        token = _view(found)
+        return None if token.has_expired else token
 
     async def list(self) -> Sequence[TokenView]:
-        """List all tokens by name, without their secrets."""
+        """List all tokens by name, also expired ones, without their secrets."""
         records = (await self._app.opened(install=False)).records
         found = page = await records.page(KIND, _PAGE)
         while len(page) == _PAGE:
@@ -147,8 +147,12 @@ def _hash_of(secret: str) -> str:
 
 def _view(record: StoredRecord) -> TokenView:
     kept = _decode(record.content)
-    expires_at = None if kept.lasts_s is None else record.touched_at + timedelta(seconds=kept.lasts_s)
-    return TokenView(kept.name, record.name, _known(kept.scopes), record.touched_at, expires_at)
+    scopes = _known(kept.scopes)
+    if kept.lasts_s is None:
+        return TokenView(kept.name, record.name, scopes, record.touched_at)
+    lasts = timedelta(seconds=kept.lasts_s)
+    expires_at = record.touched_at + lasts
+    return TokenView(kept.name, record.name, scopes, record.touched_at, expires_at, has_expired=record.age >= lasts)
 
 
 def _known(texts: Sequence[str]) -> tuple[Scope, ...]:

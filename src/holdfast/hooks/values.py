@@ -44,7 +44,8 @@ class JobEnd(msgspec.Struct, frozen=True):
     """`job.end`: an attempt has ended. `job.retry` and `job.fail` receive the same value.
 
     The outcome is written right after this; if the lease is lost meanwhile, the store refuses it. `aborted`: the
-    worker broke the attempt off, because its lease was lost or the worker ends. `lost`: its child process died.
+    worker broke the attempt off, because its lease was lost or the worker ends. `lost`: its child process died, or its
+    worker over HTTP fell silent. Of workers over HTTP the server reports, without the arguments of the job.
     """
 
     job: LeasedJob

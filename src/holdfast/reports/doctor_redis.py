@@ -10,17 +10,19 @@ _NEARLY_FULL, _FULL = 0.8, 0.95  # of maxmemory
 _OF_THE_MACHINE = 0.6  # of its memory: a fork for a snapshot may double what the server uses
 _LONG_FORK = 1_000_000  # microseconds in which no call is answered
 _GIGA = 1e9
+_SHORT_SCRIPT = 1000  # milliseconds; the longest scripts of ours, and their handlers' effects, take a fraction of it
 _SLACK = 1.1  # of the bytes that completed jobs may take: workers prune them from time to time
 
 
 def examine_redis(facts: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield the findings about the server's memory, its replicas and its files, and about the completed jobs."""
+    """Yield the findings about the server's memory, replicas, files and scripts, and about the completed jobs."""
     if facts.get("server") not in {"redis", "valkey"}:
         return
     yield _memory(facts)
     yield _eviction(facts)
     yield _replicas(facts)
     yield _files(facts)
+    yield _scripts(facts)
     yield _completed(facts)
 
 
@@ -92,6 +94,22 @@ def _files(facts: Mapping[str, str]) -> Finding:
             "files", FindingLevel.WARN, text, "Keep less in one server: see completed_bytes=, or use several."
         )
     return fine("files", "the last writes succeeded")
+
+
+def _scripts(facts: Mapping[str, str]) -> Finding:
+    text = facts.get("busy_reply_threshold")
+    if text is None:
+        return fine("scripts", "after how long a script makes the server answer BUSY may not be read here")
+    milliseconds = int(text)
+    remedy = "Set busy-reply-threshold 5000, the server's default."
+    if milliseconds <= 0:
+        text = "the server never answers BUSY: while a script does not end, every call waits for reply_timeout"
+        return Finding("scripts", FindingLevel.WARN, text, remedy)
+    text = f"other calls are answered BUSY once a script has run for {milliseconds:,} ms"
+    if milliseconds < _SHORT_SCRIPT:
+        text += ", as one with large effects may on a loaded machine"
+        return Finding("scripts", FindingLevel.WARN, text, remedy)
+    return fine("scripts", text)
 
 
 def _completed(facts: Mapping[str, str]) -> Finding:

@@ -171,6 +171,7 @@ class WaitingClaims:
                 _logger.warning("job %s is %s again: the lease of %s expired", job.job_id, job.state, job.worker_id)
             self._dead.rescued(rescued)
             await self._dead.report_rescues()
+            await self._state.attempts.expire()
             if time.monotonic() - self._pruned_at > _PRUNE_EVERY:
                 self._pruned_at = time.monotonic()
                 await backend.jobs.prune(self._state.app.retention, _LIMIT)

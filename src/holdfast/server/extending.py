@@ -48,13 +48,18 @@ class Extending:
         now = time.monotonic()
         if now < self._workers.get(worker.worker_id, (worker, 0.0))[1]:
             return
+        try:
+            await self.report(worker)
+        except StoreError as error:  # the request itself matters more
+            _logger.warning("could not send the heartbeat of worker %s: %s", worker.worker_id, error)
+
+    async def report(self, worker: WorkerHeartbeat) -> None:
+        """Send the heartbeat of a worker; raises `StoreError`."""
+        now = time.monotonic()
         if len(self._workers) >= _MOST_WORKERS:
             self._workers = {name: each for name, each in self._workers.items() if each[1] > now}
         self._workers[worker.worker_id] = worker, now + max(worker.lease.total_seconds() / _OFTEN, _RAREST)
-        try:
-            await self._run(lambda extender: extender.heartbeat(worker))
-        except StoreError as error:  # the request itself matters more
-            _logger.warning("could not send the heartbeat of worker %s: %s", worker.worker_id, error)
+        await self._run(lambda extender: extender.heartbeat(worker))
 
     async def heard_again(self, worker_id: str) -> None:
         """Send the heartbeat of a worker that has claimed from this server before."""

@@ -68,7 +68,7 @@ async def _serve(
     state: ServerState = application.state.holdfast
     try:
         await state.opened()
-        await _check_tokens(app, host)
+        await check_tokens(app, host)
         bound = _bind(host, port)
         config = uvicorn.Config(
             application,
@@ -86,11 +86,14 @@ async def _serve(
         await state.close()
 
 
-async def _check_tokens(app: App, host: str) -> None:
-    if not is_loopback(host) and not await app.tokens.list():
+async def check_tokens(app: App, host: str) -> None:
+    """Raise `ConfigError` if other machines can reach the host, and the store has no valid token."""
+    if is_loopback(host):
+        return
+    if all(token.has_expired for token in await app.tokens.list()):
         raise ConfigError(
-            f"other machines can reach {host}, and the store has no token, so none could be used: create one with "
-            "`holdfast server token create NAME --scope read`, or serve on --host 127.0.0.1"
+            f"other machines can reach {host}, and the store has no valid token, so none could be used: create one "
+            "with `holdfast server token create NAME --scope read`, or serve on --host 127.0.0.1"
         )
 
 

@@ -10,6 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from holdfast.server.attempts import RemoteAttempts
 from holdfast.server.claims import WaitingClaims
 from holdfast.server.extending import Extending
 from holdfast.server.operating import Operating
@@ -57,6 +58,7 @@ class ServerState:
         """How a problem is shown to a browser outside of the API; the dashboard sets it."""
         self.claims = WaitingClaims(self)
         self.extending = Extending(self)
+        self.attempts = RemoteAttempts(app)
         self.operating = Operating(app)
         self._opening = asyncio.Lock()
         self._opened_here = False

@@ -39,12 +39,14 @@ class JobBody(NamedTuple):
     timeout: float | None
     result: str | None
     unique_key: str | None
+    fence: int | None  # under which it was completed
 
 
 class ListedAttempt(NamedTuple):
     """An attempt that ended without completing the job (`job_attempts`)."""
 
     attempt: int
+    fence: int
     worker_id: str
     started_at: int
     ended_at: int

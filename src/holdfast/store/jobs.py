@@ -124,6 +124,13 @@ class JobStore(Protocol):
         """
         ...
 
+    async def run(self, job_id: str) -> bool:
+        """Operator action: make a scheduled job due now; False if it is not scheduled. Raises `JobNotFound`.
+
+        Its attempts and its order key stay as they are; a limit per key applies as to other ready jobs.
+        """
+        ...
+
     async def reset(self, job_id: str) -> bool:
         """Operator action: revoke a running job's lease. The job is ready again, its attempt excused, the fence stale.
 

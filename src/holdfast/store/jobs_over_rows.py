@@ -155,6 +155,9 @@ class JobsOverRows(ABC):
             self._ended()
         return rescued
 
+    async def run(self, job_id: str) -> bool:  # noqa: D102
+        return await self._change(lambda: job_admin.run(self._rows, job_id))
+
     async def reset(self, job_id: str) -> bool:  # noqa: D102
         return await self._change(lambda: job_admin.reset(self._rows, job_id))
 

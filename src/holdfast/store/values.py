@@ -253,9 +253,10 @@ class LeaseView(msgspec.Struct, frozen=True):
 
 
 class AttemptView(msgspec.Struct, frozen=True):
-    """An attempt that ended without completing the job."""
+    """An attempt that ended without completing the job, and the fence of its lease."""
 
     attempt: int
+    fence: int
     worker_id: str
     started_at: datetime
     ended_at: datetime
@@ -293,7 +294,10 @@ class JobView(msgspec.Struct, frozen=True):
 
 
 class JobDetails(msgspec.Struct, frozen=True):
-    """Everything that is stored about one job; `attempts` are those that ended without completing it."""
+    """Everything that is stored about one job.
+
+    `attempts` are those that ended without completing it; `completed_fence` is that of the lease that completed it.
+    """
 
     job: JobView
     payload: str
@@ -303,15 +307,17 @@ class JobDetails(msgspec.Struct, frozen=True):
     lease: LeaseView | None
     timeout: float | None = None
     unique_key: str | None = None
+    completed_fence: int | None = None
 
     @property
     def all_attempts(self) -> list[AttemptView]:
         """The attempts in their order, with the one that completed the job."""
-        job = self.job
-        if job.state is not JobState.COMPLETED or job.started_at is None or job.finished_at is None:
+        job, fence = self.job, self.completed_fence
+        if job.state is not JobState.COMPLETED or job.started_at is None or job.finished_at is None or fence is None:
             return self.attempts
         ends = {"error_class": None, "message": None, "traceback": None, "signature": None}
-        last = AttemptView(job.attempt, job.worker_id or "", job.started_at, job.finished_at, "completed", **ends)
+        worker_id = job.worker_id or ""
+        last = AttemptView(job.attempt, fence, worker_id, job.started_at, job.finished_at, "completed", **ends)
         return [*self.attempts, last]
 
     def __repr__(self) -> str:

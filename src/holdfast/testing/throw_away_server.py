@@ -33,6 +33,9 @@ while read -r line; do set -- "$1" $line; done
 class ThrowAwayServer(ABC):
     """A server over a directory; started by `start`, which may be called again after every end, on the same port."""
 
+    way_to_stop = "orderly stop"
+    """What `stop` does, in a few words."""
+
     def __init__(self, folder: Path, user: Mapping[str, Any] | None = None) -> None:
         """`folder` is removed by `close`; `user` are the arguments of `Popen` for the account of the server."""
         self.folder = folder

@@ -29,6 +29,7 @@ class Fault(StrEnum):
     STATEMENT = "statement"
     TERMINATE = "terminate"
     RESTART = "restart"
+    SERVER_STOP = "server_stop"
     BROKER = "broker"
     BROKER_STOP = "broker_stop"
     SKEW = "skew"
@@ -44,7 +45,8 @@ MEANINGS: Final[Mapping[Fault, str]] = {
     Fault.COMMIT: "connections cut inside COMMIT, before or after the server has it",
     Fault.STATEMENT: "connections cut at an autocommitted statement: its request or its reply is lost",
     Fault.TERMINATE: "sessions terminated by the server",
-    Fault.RESTART: "the server killed or stopped at once, and started again",
+    Fault.RESTART: "kill -9 of the server, and started again",
+    Fault.SERVER_STOP: "the server stopped (PostgreSQL at once, others in order), and started again",
     Fault.BROKER: "kill -9 of the broker that keeps the events, and started again",
     Fault.BROKER_STOP: "the same broker stopped in order, and started again",
     Fault.SKEW: "workers whose wall clock is off by up to ten minutes",
@@ -128,7 +130,8 @@ _STANDARD: Final = Profile(
         commit=50,
         statement=50,
         terminate=40,
-        restart=6,
+        restart=4,
+        server_stop=2,
         skew=8,
         snapshot=3,
     ),
@@ -150,6 +153,7 @@ _RELEASE: Final = Profile(
         statement=120,
         terminate=150,
         restart=21,
+        server_stop=7,
         skew=20,
         snapshot=5,
     ),

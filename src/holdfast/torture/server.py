@@ -71,6 +71,8 @@ class RunServer(Protocol):
     """Seconds within which a start, or an orderly stop, must end."""
     is_kept: bool
     """Whether its data is kept after the run."""
+    way_to_stop: str
+    """What `stop` does, for the log."""
 
     @property
     def url(self) -> str:
@@ -96,12 +98,14 @@ class RunServer(Protocol):
         ...
 
     def stop(self) -> None:
-        """Stop it at once."""
+        """Stop it."""
         ...
 
 
 class OwnServer:
     """A server over a cluster in `folder`; started by `start`, which may be called again after every end."""
+
+    way_to_stop = "immediate stop"
 
     def __init__(self, folder: Path) -> None:
         self._binaries = find_binaries()

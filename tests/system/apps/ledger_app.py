@@ -11,10 +11,10 @@ import os
 import signal
 import time
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
-import redis
 from tests.system.apps.standing import is_first, stop, stop_inside
 
 from holdfast import App, BatchContext, Call, Context
@@ -41,31 +41,34 @@ def row(ctx: Context) -> tuple[str, int, int, int]:
     return (ctx.job.id, ctx.job.attempt, ctx.fence, os.getpid())
 
 
-def append_effect(ctx: Context) -> bool:
-    """Append the effect to a list, at least once, where the store joins no transaction; True if that was done."""
-    if app.backend.capabilities.joins_transactions:
-        return False
-    place = urlsplit(app.backend.url)
-    name = parse_qs(place.query)["name"][0]
-    with redis.Redis(place.hostname or "", place.port or 0) as client:
-        client.rpush(f"{{holdfast:{name}}}:effect", " ".join(map(str, row(ctx))))
-    return True
+def queue_effect(connection: Any, values: tuple[str, int, int, int]) -> None:
+    """Queue it in the transaction of a store that runs no statements."""
+    connection.queue("RPUSH", connection.key("effect"), " ".join(map(str, values)))
+
+
+async def insert(connection: Any, values: tuple[str, int, int, int]) -> None:
+    """Write an effect in an open transaction."""
+    if app.backend.capabilities.queues_effects:
+        queue_effect(connection, values)
+    else:
+        await connection.execute(statement(), values)
 
 
 async def write_effect(ctx: Context) -> int:
     """Write the effect; return the result of the job."""
     ctx.result = ctx.job.used_attempts
-    if not append_effect(ctx):
-        async with ctx.transaction() as connection:
-            await connection.execute(statement(), row(ctx))
+    async with ctx.transaction() as connection:
+        await insert(connection, row(ctx))
     return ctx.job.used_attempts
 
 
 def write_effect_blocking(ctx: Context) -> int:
     """The same, in a thread."""
     ctx.result = ctx.job.used_attempts
-    if not append_effect(ctx):
-        with ctx.sync.transaction() as connection:
+    with ctx.sync.transaction() as connection:
+        if app.backend.capabilities.queues_effects:
+            queue_effect(connection, row(ctx))
+        else:
             connection.execute(statement(), row(ctx))
     return ctx.job.used_attempts
 
@@ -99,7 +102,7 @@ async def pay_in_batches(ctx: BatchContext, calls: list[Call[int]]) -> None:
     async with ctx.transaction() as connection:
         for call in calls:
             call.result = call.job.used_attempts
-            await connection.execute(statement(), (call.id, call.job.attempt, call.fence, os.getpid()))
+            await insert(connection, (call.id, call.job.attempt, call.fence, os.getpid()))
 
 
 @app.task(retry=AGAIN)
@@ -146,7 +149,7 @@ async def pay_in_order(path: str, number: int, ctx: Context) -> None:
     try:
         os.write(trace, b"began " + note)
         async with ctx.transaction() as connection:
-            await connection.execute(statement(), row(ctx))
+            await insert(connection, row(ctx))
             os.write(trace, b"ended " + note)
     finally:
         os.close(trace)

@@ -57,7 +57,7 @@ class Client:
         async def write() -> None:
             ctx = held.context()
             async with ctx.transaction() as connection:
-                await connection.execute(ledger_app.statement(), ledger_app.row(ctx))
+                await ledger_app.insert(connection, ledger_app.row(ctx))
 
         try:
             await persist(write)

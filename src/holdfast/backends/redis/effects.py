@@ -127,7 +127,7 @@ class Recorded:
             while True:
                 if asked.script is COMPLETE:
                     self.completions = asked.words
-                    asked = inside.send((b"1" * (len(asked.words[0]) // _LEASE_BYTES), 0, ()))
+                    asked = inside.send((b"1" * (len(asked.words[0]) // _LEASE_BYTES), 0, (), 0))
                 elif asked.script is RESERVE_SEQS and self.is_trial:
                     asked = inside.send(asked.words[0])
                 elif asked.writes:
@@ -162,8 +162,8 @@ def apply(effects: Effects, leases: Sequence[Lease], recorded: Recorded) -> Step
     outcome, *facts = yield ScriptCall(EFFECT, words, keys=keys, lanes=recorded.pending.lanes)
     match outcome:
         case b"done":
-            if facts[0]:
-                recorded.ready.append(BecameReady(parents_changed=True))
+            if facts[0] or facts[2]:
+                recorded.ready.append(BecameReady(parents_changed=facts[0] > 0))
             lines: Sequence[bytes] = facts[1]
             return lines
         case b"again":

@@ -89,7 +89,8 @@ def _job_body(rows: JobReads, seq: int) -> Steps[list[Any]]:
         payload, headers, timeout = unpack_body((yield from rows.body(job.id16, job.text)))
         _, (unique,) = yield from read(("HGET", bucket(job.id16), job.id16 + b"u"))
         encoded = None if headers is None else msgspec.json.encode(headers)
-        answer.append((payload, encoded, timeout, result_of(job), key_of(unique)))
+        fence = job.record.fence if job.record.code == COMPLETED else None
+        answer.append((payload, encoded, timeout, result_of(job), key_of(unique), fence))
     return answer
 
 
@@ -99,7 +100,8 @@ def _job_attempts(rows: JobReads, seq: int) -> Steps[list[Any]]:
         _, (found,) = yield from read(("HVALS", b"a" + job.id16))
         for each in sorted(map(decode_attempt, found), key=lambda each: each.attempt):
             words = each.failure or (None, None, None, None)
-            answer.append((each.attempt, each.worker_id, each.started_at, each.ended_at, each.outcome, *words))
+            times = (each.started_at, each.ended_at)
+            answer.append((each.attempt, each.fence, each.worker_id, *times, each.outcome, *words))
     return answer
 
 

@@ -136,7 +136,7 @@ class RedisJobRows(JobReads):
 
     def complete(self, finishes: Sequence[Finish]) -> Steps[CompletedRows]:  # noqa: D102
         refused: set[Key] = set()
-        parents = 0
+        parents = ready = 0
         for start in range(0, len(finishes), MANY):
             some = finishes[start : start + MANY]
             words: list[Word] = [fenced(item.lease for item in some)]
@@ -144,13 +144,14 @@ class RedisJobRows(JobReads):
                 result = item.outcome.result if isinstance(item.outcome, Completed) else None
                 if result is not None:
                     words += (number, packed_extra(Extra(result=result)))
-            verdicts, ended, lines = yield ScriptCall(COMPLETE, words)
-            parents += ended
+            verdicts, ended, lines, woken = yield ScriptCall(COMPLETE, words)
+            parents, ready = parents + ended, ready + woken
             yield from self.fill(lines)
             if b"0" in verdicts:
                 done = {_key(item) for item, verdict in zip(some, verdicts, strict=True) if verdict == ord("1")}
                 refused |= {_key(item) for item in some} - done
-        yield from became_ready(parents_changed=parents > 0)
+        if ready or parents:
+            yield from became_ready(parents_changed=parents > 0)
         return CompletedRows(refused, [])
 
     def ended(self, leases: Sequence[Lease]) -> Steps[dict[Key, str]]:  # noqa: D102

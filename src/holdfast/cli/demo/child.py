@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.cli.demo.job_records import records_of
+from holdfast.cli.demo.choice import records_of
 from holdfast.cli.demo.worker import DemoReport, DemoWorker
 
 URL: Final = "HOLDFAST_DEMO_URL"

@@ -65,8 +65,6 @@ def demo(
 async def _whole(records: Records, plan: DemoPlan, crew: DemoCrew, *, url: str) -> bool:
     run = await prepared_run(records, plan)
     _announce(run, crew, records.app)
-    if not records.is_transactional:
-        click.echo("This store has no transaction for effects: the completion of a job counts as its effect.\n")
     asked = asyncio.Event()
     with stopping(asked), DemoView(console()) as view:
         try:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 from click.core import ParameterSource
 
+from holdfast.cli.demo.choice import records_of
 from holdfast.cli.demo.cleaning import clean, enter
-from holdfast.cli.demo.job_records import records_of
 from holdfast.cli.demo.options import source
 from holdfast.cli.demo.plan import DemoPlan, DemoRun
 from holdfast.cli.demo.records import Records

@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -22,6 +23,7 @@ from holdfast.model.job import FINAL_STATES, JobState
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
+    from holdfast.app.batch import Batch
     from holdfast.app.claimed_job import ClaimedJob
     from holdfast.app.tasks import TaskHandle
 
@@ -39,8 +41,8 @@ _PAGE = 1000
 class Records:
     """The run, its jobs and their effects."""
 
-    is_transactional: ClassVar = True
-    """Whether effects commit together with completions; otherwise the completion itself counts as the effect."""
+    largest_batch: ClassVar = 10_000
+    """Jobs that one transaction ends at most."""
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -50,15 +52,16 @@ class Records:
             return number
 
         self.task: TaskHandle[[int], int] = app.task(name=_JOB, queue=_JOBS, retry=0.1)(numbered)
-        self._prepare()
-
-    def _prepare(self) -> None:
-        self.statements = DemoStatements.of(self.app)
 
         def visit() -> None:
             """Do nothing: only the transaction of the leased job is used."""
 
-        self._visit: TaskHandle[[], None] = self.app.task(name=_VISIT, queue=_VISITS)(visit)
+        self._visit: TaskHandle[[], None] = app.task(name=_VISIT, queue=_VISITS)(visit)
+
+    @cached_property
+    def statements(self) -> DemoStatements:
+        """The statements in the dialect of the store."""
+        return DemoStatements.of(self.app)
 
     @property
     def place(self) -> str:
@@ -70,7 +73,13 @@ class Records:
 
     @asynccontextmanager
     async def visit(self, *, completes: bool = True) -> AsyncGenerator[StatementRunner]:
-        """Open a transaction; jobs enqueued inside commit with it."""
+        """Open a transaction for statements; jobs enqueued inside commit with it."""
+        async with self.inside(completes=completes) as connection:
+            yield self.statements.link(connection)
+
+    @asynccontextmanager
+    async def inside(self, *, completes: bool = True) -> AsyncGenerator[Any]:
+        """Open a transaction; return what writes in it."""
         await self._visit.enqueue()
         held = await self.app.claim(_VISITS, 1, tasks=[_VISIT], lease=_LEASE, worker_id="holdfast-demo")
         while not held:  # another process has claimed this visit: enqueue and claim another one
@@ -78,7 +87,7 @@ class Records:
             held = await self.app.claim(_VISITS, 1, tasks=[_VISIT], lease=_LEASE, worker_id="holdfast-demo")
         try:
             async with held[0].context().transaction(completes=completes) as connection:
-                yield self.statements.link(connection)
+                yield connection
         except BaseException:
             with contextlib.suppress(HoldfastError):  # the first error is raised; the lease expires by itself
                 await held[0].complete()
@@ -124,9 +133,12 @@ class Records:
 
     async def ended(self, run: DemoRun) -> int:
         """Return how many jobs have taken effect or failed."""
-        async with self.visit() as link:
-            effects = await link.number("count_effects")
+        effects = await self._count_effects()
         return effects + sum(queue.failed for queue in await self.app.queues.list() if queue.name == run.queue)
+
+    async def _count_effects(self) -> int:
+        async with self.visit() as link:
+            return await link.number("count_effects")
 
     async def write(self, tried: Sequence[Tried], worker: str) -> tuple[list[Tried], int]:
         """Write the effects and outcomes of attempts; return what was still held, and how many were not.
@@ -134,19 +146,13 @@ class Records:
         Raises `LeaseLost` or `TransactionExpired` if nothing was written.
         """
         async with self.app.batch([job for job, _, _ in tried]) as batch:
-            still_held = {job.id for job in batch.held}
-            ended = [each for each in tried if each[0].id in still_held]
+            ended = end(batch, tried)
             effects = [
                 (job.id, job.job.attempt, used_attempts, job.job.fence, worker)
                 for job, used_attempts, success in ended
                 if success
             ]
             await self.statements.link(batch.connection).many("add_effect", effects)
-            for job, used_attempts, success in ended:
-                if success:
-                    batch.complete(job)
-                else:
-                    batch.retry(job, failure_of(used_attempts))
         return ended, len(batch.lost)
 
     # --- the whole --------------------------------------------------------------------------------------------------
@@ -221,9 +227,16 @@ class Records:
         return None
 
 
-def failure_of(used_attempts: int) -> str:
-    """Return the text of a failed attempt."""
-    return f"attempt {used_attempts} failed at random"
+def end(batch: Batch, tried: Sequence[Tried]) -> list[Tried]:
+    """Complete or retry the jobs that are still held, and return them."""
+    still_held = {job.id for job in batch.held}
+    ended = [each for each in tried if each[0].id in still_held]
+    for job, used_attempts, success in ended:
+        if success:
+            batch.complete(job)
+        else:
+            batch.retry(job, f"attempt {used_attempts} failed at random")
+    return ended
 
 
 def of_states(states: Mapping[str, int]) -> dict[str, int]:

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from holdfast.cli.confirm import require_consent
+from holdfast.cli.demo.choice import records_of
 from holdfast.cli.demo.cleaning import clean
-from holdfast.cli.demo.job_records import records_of
 from holdfast.cli.demo.opening import closing, prepared_run, quieten, required_run, stopped, with_records
 from holdfast.cli.demo.options import batch_option, chosen_url, plan_options, url_option
 from holdfast.cli.demo.records import Records

@@ -12,7 +12,7 @@ import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
@@ -22,20 +22,32 @@ from holdfast.errors import ConfigError
 if TYPE_CHECKING:
     from holdfast.app.app import App
 
-SQLITE: Final = "sqlite"
-POSTGRES: Final = "postgresql"
-MYSQL: Final = ("mysql", "mariadb")
-TABLES: Final = ("run", "job", "effect", "ledger")
-_SCHEMES = {"postgres": POSTGRES, "postgresql": POSTGRES}
-_REDIS_SCHEMES = (
-    "unix",
-    *(f"{server}{way}" for server in ("redis", "rediss", "valkey", "valkeys") for way in ("", "+cluster", "+sentinel")),
-)
-_PLACES = {
-    **dict.fromkeys(_SCHEMES, "schema"),
-    **dict.fromkeys(_REDIS_SCHEMES, "name"),
+
+class StoreKind(NamedTuple):
+    """What depends on the scheme of a store's URL, and on nothing else."""
+
+    listing: str = ""
+    """The statement that lists its tables, if it has any."""
+    setting: str = ""
+    """The setting of the URL that names one of several stores on a server."""
+
+
+SQLITE: Final = StoreKind("list_sqlite_tables")
+POSTGRES: Final = StoreKind("list_postgres_tables", "schema")
+MYSQL: Final = StoreKind("list_mysql_tables")
+REDIS: Final = StoreKind(setting="name")
+_KINDS = {
+    "sqlite": SQLITE,
+    **dict.fromkeys(("postgres", "postgresql"), POSTGRES),
+    **dict.fromkeys(("mysql", "mariadb"), MYSQL),
+    "unix": REDIS,
+    **{
+        f"{server}{way}": REDIS
+        for server in ("redis", "rediss", "valkey", "valkeys")
+        for way in ("", "+cluster", "+sentinel")
+    },
 }
-"""The setting of a URL that names one of several stores on a server."""
+TABLES: Final = ("run", "job", "effect", "ledger")
 _SCHEMA = "holdfast"
 _SUFFIX = "_demo"
 _HEADER = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
@@ -43,23 +55,23 @@ _COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
 _TABLE = re.compile(rf"\bholdfast_demo_(?:{'|'.join(TABLES)})\b")
 _MADE = re.compile(r"\bcreate\s+(?:\w+\s+)?table\s+(?:if\s+not\s+exists\s+)?(?:\"?\w+\"?\.)?\"?(\w+)", re.IGNORECASE)
 _RENAMED = re.compile(r"\balter\s+table\s+\S+\s+rename\s+to\s+\"?(\w+)", re.IGNORECASE)
-_LISTING = {
-    SQLITE: "list_sqlite_tables",
-    POSTGRES: "list_postgres_tables",
-    **dict.fromkeys(MYSQL, "list_mysql_tables"),
-}
+
+
+def kind_of(url: str) -> StoreKind | None:
+    """Return what is known of the store of a URL; None if it cannot keep a demo's tables."""
+    return _KINDS.get(url.partition(":")[0].lower())
 
 
 def own_url(url: str) -> str:
     """Return the URL of the demo's separate store at the place that a URL names."""
-    scheme = url.partition(":")[0].lower()
+    kind = kind_of(url)
     place, _, query = url.partition("?")
     settings = dict(parse_qsl(query, keep_blank_values=True))
-    if scheme in MYSQL:
+    if kind is MYSQL:
         parts = urlsplit(place)
         place = parts._replace(path=(parts.path.rstrip("/") or f"/{_SCHEMA}") + _SUFFIX).geturl()
-    elif name := _PLACES.get(scheme):
-        settings[name] = settings.get(name, _SCHEMA) + _SUFFIX
+    elif kind is not None and kind.setting:
+        settings[kind.setting] = settings.get(kind.setting, _SCHEMA) + _SUFFIX
     else:
         return url
     settings.pop("install", None)  # the demo installs its own tables
@@ -78,7 +90,6 @@ _STATEMENTS = _load()
 class DemoStatements(msgspec.Struct, frozen=True):
     """The statements of a demo in the dialect of its store."""
 
-    store: str
     schema: str
     statements: Mapping[str, str]
     known_tables: frozenset[str]
@@ -86,25 +97,20 @@ class DemoStatements(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, app: App) -> DemoStatements:
         """Return the statements for an app's store; raise `ConfigError` if it cannot run a demo."""
-        capabilities = app.backend.capabilities
-        store = capabilities.store
-        if store not in _LISTING or not capabilities.shared:
-            message = (
-                "the demo needs a store that several processes can share: use a SQLite file, as in sqlite:///demo.db, "
-                "PostgreSQL, MySQL or Redis"
-            )
-            raise ConfigError(message)
+        kind = kind_of(app.backend.url)
+        if kind is None or not kind.listing:
+            raise refusal()
         _, _, query = app.backend.url.partition("?")
-        schema = dict(parse_qsl(query)).get("schema", _SCHEMA) if store == POSTGRES else ""
-        texts = {**_STATEMENTS, "list_tables": _STATEMENTS[_LISTING[store]]}
-        if store == POSTGRES:
+        schema = dict(parse_qsl(query)).get("schema", _SCHEMA) if kind is POSTGRES else ""
+        texts = {**_STATEMENTS, "list_tables": _STATEMENTS[kind.listing]}
+        if kind is POSTGRES:
             texts = {name: _for_postgres(text, schema) for name, text in texts.items()}
-        elif store in MYSQL:
+        elif kind is MYSQL:
             schema = unquote(urlsplit(app.backend.url).path.strip("/"))
             texts = {name: _for_mysql(text, schema) for name, text in texts.items()}
         script = app.backend.schema.script()
         made = frozenset([*_MADE.findall(script), *_RENAMED.findall(script)])
-        return cls(store, schema, texts, made | {f"holdfast_demo_{table}" for table in TABLES})
+        return cls(schema, texts, made | {f"holdfast_demo_{table}" for table in TABLES})
 
     def link(self, connection: Any) -> StatementRunner:
         """Return a runner of the demo's statements on the connection of an open transaction."""
@@ -118,6 +124,14 @@ class DemoStatements(msgspec.Struct, frozen=True):
         """Return the tables that were created neither by Holdfast nor by a demo."""
         names = {name for (name,) in await link.rows("list_tables")}
         return sorted(names - self.known_tables)
+
+
+def refusal() -> ConfigError:
+    """Return the error for a store that cannot run a demo."""
+    return ConfigError(
+        "the demo needs a store that several processes can share: use a SQLite file, as in sqlite:///demo.db, "
+        "PostgreSQL, MySQL or Redis"
+    )
 
 
 def _for_postgres(text: str, schema: str) -> str:

@@ -54,7 +54,7 @@ class DemoWorker:
         self._app = records.app
         self._run = run
         self._name = name
-        self._batch_size = batch_size
+        self._batch_size = min(batch_size, records.largest_batch)
         self._on_report = on_report
         self._access = Access(gap=run.plan.work_timeout * GAP_PER_LEASE)
         self._rescue_at = 0.0

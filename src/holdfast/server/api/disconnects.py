@@ -1,17 +1,30 @@
-"""Waits that end when the client goes away: otherwise a claim could lease jobs to a client that no longer listens."""
+"""Waits of clients, which end when the client goes away.
+
+Otherwise a claim could lease jobs to a client that no longer listens.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from starlette.requests import Request
 
 from holdfast.server.problems import Problem
 
 T = TypeVar("T")
+_SPREAD: Final = 0.1
+
+
+def spread(wait: float) -> float:
+    """Return how long to wait if a client asks for so many seconds: clients that came together do not return together.
+
+    Up to a tenth less, so that no client waits longer than it has asked for.
+    """
+    return wait * random.uniform(1 - _SPREAD, 1)  # noqa: S311 - nothing is kept secret by it
 
 
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:

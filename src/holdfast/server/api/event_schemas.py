@@ -78,10 +78,14 @@ class ShownEvent(msgspec.Struct, frozen=True):
 
 
 class EventList(msgspec.Struct, frozen=True):
-    """Events in order; `cursor` leads to those after them, also to those that are appended later."""
+    """Events in order; `cursor` leads to those after them, also to those that are appended later.
+
+    `is_hidden`: payloads and headers are left out, because the caller lacks the scope for them.
+    """
 
     events: list[ShownEvent]
     cursor: str
+    is_hidden: bool
 
 
 class ShownCategory(msgspec.Struct, frozen=True):

@@ -29,7 +29,6 @@ from holdfast.server.api.operation import Answer, ApiCall, Need, Operation
 from holdfast.server.api.queue_schemas import Changed
 from holdfast.server.api.shown import shown
 from holdfast.server.redaction import redacted_data
-from holdfast.server.state import ServerSettings
 from holdfast.store.stream_values import ConsumerView
 from holdfast.streams.reading import EventPage
 
@@ -60,7 +59,10 @@ def _new_event(stream: str, event: NewEventRequest) -> dict[str, Any]:
 
 
 async def read_stream_events(call: ApiCall[StreamQuery, NoFields]) -> Answer:
-    """Read the events of a stream, a page at a time."""
+    """Read the events of a stream, a page at a time.
+
+    To see payloads and headers, besides `read` the scope `enqueue` or `operate` is needed.
+    """
     query = call.query
     page = await call.app.read(
         call.path("category"),
@@ -69,31 +71,42 @@ async def read_stream_events(call: ApiCall[StreamQuery, NoFields]) -> Answer:
         backwards=query.backwards,
         limit=query.limit,
     )
-    return _page(call.state.settings, page)
+    return _page(call, page)
 
 
 async def read_category_events(call: ApiCall[EventQuery, NoFields]) -> Answer:
-    """Read the events of all streams of a category, a page at a time."""
+    """Read the events of all streams of a category, a page at a time.
+
+    To see payloads and headers, besides `read` the scope `enqueue` or `operate` is needed.
+    """
     page = await call.app.read(call.path("category"), after=call.query.after, limit=call.query.limit)
-    return _page(call.state.settings, page)
+    return _page(call, page)
 
 
 async def read_log(call: ApiCall[EventQuery, NoFields]) -> Answer:
-    """Read the events of all categories, a page at a time."""
-    return _page(call.state.settings, await call.app.read(log=True, after=call.query.after, limit=call.query.limit))
+    """Read the events of all categories, a page at a time.
+
+    To see payloads and headers, besides `read` the scope `enqueue` or `operate` is needed.
+    """
+    return _page(call, await call.app.read(log=True, after=call.query.after, limit=call.query.limit))
 
 
-def _page(settings: ServerSettings, page: EventPage) -> Answer:
-    events = [
-        shown(
-            ShownEvent,
-            event,
-            payload=redacted_data(settings, event.name, event.payload_or_text),
-            headers=redacted_data(settings, event.name, event.headers),
-        )
-        for event in page.events
-    ]
-    return Answer(EventList(events, page.cursor))
+def _page(call: ApiCall[Any, Any], page: EventPage) -> Answer:
+    """Return events; with their contents, redacted, if the caller may see results of jobs, too."""
+    settings = call.state.settings
+    if call.sees_contents:
+        events = [
+            shown(
+                ShownEvent,
+                event,
+                payload=redacted_data(settings, event.name, event.payload_or_text),
+                headers=redacted_data(settings, event.name, event.headers),
+            )
+            for event in page.events
+        ]
+    else:
+        events = [shown(ShownEvent, event, payload=None, headers={}) for event in page.events]
+    return Answer(EventList(events, page.cursor, is_hidden=not call.sees_contents))
 
 
 async def list_categories(call: ApiCall[NoFields, NoFields]) -> Answer:

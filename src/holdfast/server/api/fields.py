@@ -23,7 +23,8 @@ Stream = Annotated[str, Meta(min_length=1, max_length=MAX_NAME, pattern=r"^[^\u0
 Fence = Annotated[str, Meta(pattern=r"^[0-9]{1,19}$", description="An increasing number, as text: it may exceed 2^53.")]
 Duration = Annotated[float, Meta(ge=0, le=100 * 365 * 86_400, description="Seconds.")]
 LeaseLength = Annotated[float, Meta(ge=2, le=43_200, description="Seconds from the moment of the request.")]
-Wait = Annotated[float, Meta(ge=0, le=30, description="Seconds to wait for an answer, at most 30.")]
+LONGEST_WAIT: Final = 30.0
+Wait = Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait for an answer, at most 30.")]
 Limit = Annotated[int, Meta(ge=1, le=500)]
 Cursor = Annotated[str, Meta(max_length=4096, pattern=_PRINTED, description="From the page before.")]
 Headers = dict[Name, Text]
@@ -47,6 +48,8 @@ PATH_FIELDS: Final[dict[str, Any]] = {
     "consumer": Name,
     "category": Name,
     "stream": Stream,
+    "worker": Name,
+    "problem": Name,
 }
 """The type of each parameter in a path."""
 

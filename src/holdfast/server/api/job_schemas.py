@@ -122,9 +122,10 @@ class ErrorList(msgspec.Struct, frozen=True):
 
 
 class JobAttempt(msgspec.Struct, frozen=True):
-    """An attempt that has ended."""
+    """An attempt that has ended, and the fence of its lease."""
 
     attempt: int
+    fence: str
     worker_id: str
     started_at: datetime
     ended_at: datetime

@@ -7,12 +7,14 @@ from typing import Any, Final, cast, get_args
 
 import msgspec
 
+from holdfast.app.bulk import JobSelection
 from holdfast.app.job_handle import JobHandle
+from holdfast.app.job_search import search
 from holdfast.model.explanation import Cause, Explanation
 from holdfast.model.job import FINAL_STATES, JobState
 from holdfast.reports.failures import failure_groups
 from holdfast.server.access import Role
-from holdfast.server.api.disconnects import unless_disconnected
+from holdfast.server.api.disconnects import spread, unless_disconnected
 from holdfast.server.api.fields import NoFields
 from holdfast.server.api.job_schemas import (
     CancelledJob,
@@ -53,11 +55,14 @@ _GROUPED: Final = 500
 
 
 async def list_jobs(call: ApiCall[JobListQuery, NoFields]) -> Answer:
-    """List the jobs in one state, a page at a time."""
+    """List the jobs in one state, a page at a time.
+
+    Of many jobs, only some thousands are compared with a queue or a task at once: a page may have fewer jobs than the
+    limit, or none, and still a `cursor`, which goes on.
+    """
     query = call.query
-    page = await call.app.jobs.list(
-        query.state, queue=query.queue, task=query.task, cursor=query.cursor, limit=query.limit
-    )
+    selection = JobSelection(query.state, query.queue, query.task)
+    page = await search(call.app, selection, cursor=query.cursor, limit=query.limit)
     return Answer(JobList([shown(ListedJobView, job) for job in page.jobs], page.cursor))
 
 
@@ -142,7 +147,7 @@ async def _wait(call: ApiCall[WaitQuery, NoFields]) -> tuple[JobHandle[Any], Job
     """Wait for the end of the job; all that wait are looked up together, and hold no connection."""
     handle = call.app.job(call.path("job_id"))
     try:
-        state = await unless_disconnected(call.request, handle.wait(call.query.wait_seconds))
+        state = await unless_disconnected(call.request, handle.wait(spread(call.query.wait_seconds)))
     except TimeoutError:
         state = await handle.state()
     return handle, state
@@ -160,7 +165,7 @@ async def show_result(call: ApiCall[WaitQuery, NoFields]) -> Answer:
     Answers 202 with the state if it has not ended, and 409 `job-failed` or `job-cancelled` if it ended otherwise.
     Besides `read`, the scope `enqueue` or `operate` is needed.
     """
-    if not call.caller.enqueues:
+    if not call.sees_contents:
         call.check_role(Role.OPERATE)
     handle, state = await _wait(call)
     if state not in FINAL_STATES:
@@ -184,6 +189,12 @@ async def retry_job(call: ApiCall[NoFields, NoFields]) -> Answer:
     return Answer(ChangedJob(job_id, await call.app.jobs.retry(job_id)))
 
 
+async def run_job(call: ApiCall[NoFields, NoFields]) -> Answer:
+    """Make a scheduled job due now, also one that waits for its next attempt."""
+    job_id = call.path("job_id")
+    return Answer(ChangedJob(job_id, await call.app.jobs.run(job_id)))
+
+
 async def copy_job(call: ApiCall[NoFields, CopyRequest]) -> Answer:
     """Enqueue a copy of a job, to run at once."""
     return Answer(EnqueuedJob(await call.app.jobs.copy(call.path("job_id"), copy_id=call.body.id), created=True), 201)
@@ -203,7 +214,7 @@ async def delete_job(call: ApiCall[NoFields, NoFields]) -> Answer:
 
 _ENDS: Final = ("show_job", "explain_job", "retry_job", "delete_job")
 OF_A_JOB: Final = by_id(
-    "job_id", *_ENDS, "show_graph", "wait_for_job", "show_result", "cancel_job", "copy_job", "reset_job"
+    "job_id", *_ENDS, "show_graph", "wait_for_job", "show_result", "cancel_job", "run_job", "copy_job", "reset_job"
 )
 """Links from an answer with the id of a job."""
 OPERATIONS: Final = (
@@ -236,6 +247,7 @@ OPERATIONS: Final = (
         links=by_id("job_id", *_ENDS),
     ),
     Operation("POST", f"{_JOB}/retry", retry_job, Need.OPERATE, {200: ChangedJob}, problems=(409,)),
+    Operation("POST", f"{_JOB}/run", run_job, Need.OPERATE, {200: ChangedJob}),
     Operation("POST", f"{_JOB}/copy", copy_job, Need.OPERATE, {201: EnqueuedJob}, body=CopyRequest),
     Operation("POST", f"{_JOB}/reset", reset_job, Need.ADMIN, {200: ChangedJob}),
 )

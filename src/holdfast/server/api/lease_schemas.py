@@ -94,11 +94,13 @@ class ExtendBody(Request, frozen=True):
 class ExtendVerdict(msgspec.Struct, frozen=True):
     """`lost`: stop, another worker may run the job. `cancel`: extended, but the job is to be cancelled.
 
-    `locked`: still held, but not extended, because a transaction uses it: extend again soon.
+    `locked`: still held, but not extended, because a transaction uses it: extend again soon. An extended lease lasts
+    `lease_seconds` from the moment of the request.
     """
 
     job_id: str
     verdict: Literal["extended", "cancel", "locked", "lost"]
+    lease_seconds: float | None
 
 
 class ExtendVerdicts(msgspec.Struct, frozen=True):
@@ -115,7 +117,7 @@ class ReportedError(Request, frozen=True, rename={"error_class": "class"}):
     traceback: Text = ""
 
 
-class FinishedItem(Request, frozen=True):
+class AttemptEnd(Request, frozen=True):
     """How an attempt ended.
 
     `complete` with a `result`; `retry` with an `error`: the job runs again as the policy of its task says, or after
@@ -123,12 +125,31 @@ class FinishedItem(Request, frozen=True):
     again after `delay_seconds` without using an attempt; `cancel` with a `reason`.
     """
 
-    lease: LeaseRef
     outcome: Literal["complete", "retry", "fail", "snooze", "cancel"]
     result: Json = msgspec.field(default_factory=no_json)
     error: ReportedError | None = None
     delay_seconds: Duration | None = None
     reason: Text | None = None
+
+
+class FinishedItem(AttemptEnd, frozen=True, kw_only=True):
+    """How the attempt under a lease ended."""
+
+    lease: LeaseRef
+
+
+class FinishOneBody(AttemptEnd, frozen=True, kw_only=True):
+    """How the attempt under a fence ended."""
+
+    fence: Fence
+
+
+class ExtendOneBody(Request, frozen=True):
+    """The fence of the lease to extend to so many seconds from now, and optionally the progress of the job."""
+
+    fence: Fence
+    lease_seconds: LeaseLength = 30.0
+    progress: ProgressReport | None = None
 
 
 class FinishBody(Request, frozen=True):

@@ -13,7 +13,7 @@ from typing import Any, Final
 from holdfast.app.claim import callers_id
 from holdfast.errors import JobNotFound
 from holdfast.model.job import Lease, LeasedJob
-from holdfast.server.api.disconnects import unless_disconnected
+from holdfast.server.api.disconnects import spread, unless_disconnected
 from holdfast.server.api.fields import NoFields
 from holdfast.server.api.job_schemas import JobLease
 from holdfast.server.api.lease_schemas import (
@@ -34,10 +34,9 @@ from holdfast.server.api.lease_schemas import (
     LeaseVerdicts,
     ReleaseBody,
 )
-from holdfast.server.api.operation import Answer, ApiCall, Need, Operation
+from holdfast.server.api.operation import Answer, ApiCall, Need, Operation, check_queues
 from holdfast.server.api.remote_outcomes import check_item, outcome_of, outcome_of_retry
 from holdfast.server.api.shown import raw_call_of, shown
-from holdfast.server.problems import Problem
 from holdfast.store.values import ClaimRequest, Finish, JobDetails, Verdict, WorkerHeartbeat
 
 
@@ -48,9 +47,7 @@ async def claim_jobs(call: ApiCall[NoFields, ClaimBody]) -> Answer:
     the answer if there is nothing to do. Count the length of a lease from the moment when you sent the request.
     """
     body = call.body
-    refused = sorted({queue for queue in body.queues if not call.caller.may_work_on(queue)})
-    if refused:
-        raise Problem(403, "forbidden", f"this token does not allow to work on {', '.join(refused)}")
+    check_queues(call, body.queues)
     request = ClaimRequest(
         worker_id=callers_id(body.worker_id),
         tasks=tuple(dict.fromkeys(body.tasks)),
@@ -60,8 +57,9 @@ async def claim_jobs(call: ApiCall[NoFields, ClaimBody]) -> Answer:
         isolates=False,
     )
     worker = None if body.worker_id is None else _worker(call, request)
-    claiming = call.state.claims.claim(request, wait=body.wait_seconds, worker=worker)
+    claiming = call.state.claims.claim(request, wait=spread(body.wait_seconds), worker=worker)
     jobs = await unless_disconnected(call.request, claiming)
+    call.state.attempts.started(jobs, request.worker_id, body.lease_seconds)
     return Answer(ClaimedLeases([_claimed(job, body.lease_seconds) for job in jobs]))
 
 
@@ -90,23 +88,40 @@ async def extend_leases(call: ApiCall[NoFields, ExtendBody]) -> Answer:
 
     The verdict also says whether the worker should stop: `lost`, or `cancel`.
     """
-    items = call.body.leases
     if call.body.worker_id is not None:
         await call.state.extending.heard_again(call.body.worker_id)
+    return Answer(ExtendVerdicts(await extended(call, call.body.leases, call.body.lease_seconds)))
+
+
+async def extended(call: ApiCall[Any, Any], items: Sequence[ExtendedItem], lease_seconds: float) -> list[ExtendVerdict]:
+    """Extend leases, and record the progress of their jobs; return a verdict for each."""
     own = await _own(call, [item.lease for item in items])
     leases = [_lease(item.lease) for item, is_own in zip(items, own, strict=True) if is_own]
     verdicts: dict[Lease, str] = dict.fromkeys(leases, "extended")
     if leases:
-        span = timedelta(seconds=call.body.lease_seconds)
-        answer = await call.state.extending.extend(leases, span)
+        answer = await call.state.extending.extend(leases, timedelta(seconds=lease_seconds))
         verdicts |= dict.fromkeys(answer.skipped, "locked")
         verdicts |= dict.fromkeys(answer.cancel_asked, "cancel")
         verdicts |= dict.fromkeys(answer.lost, "lost")
+    for lease in leases:
+        if verdicts[lease] == "lost":
+            call.state.attempts.lost(lease)
+        elif verdicts[lease] != "locked":
+            call.state.attempts.extended(lease, lease_seconds)
     for item in items:
         if verdicts.get(_lease(item.lease), "lost") != "lost":
             await _report(call, item)
     found = [(item.lease.job_id, verdicts.get(_lease(item.lease), "lost")) for item in items]
-    return Answer(ExtendVerdicts([shown(ExtendVerdict, None, job_id=job_id, verdict=word) for job_id, word in found]))
+    return [
+        shown(
+            ExtendVerdict,
+            None,
+            job_id=job_id,
+            verdict=word,
+            lease_seconds=lease_seconds if word in {"extended", "cancel"} else None,
+        )
+        for job_id, word in found
+    ]
 
 
 async def _report(call: ApiCall[Any, Any], item: ExtendedItem) -> None:
@@ -119,15 +134,21 @@ async def finish_leases(call: ApiCall[NoFields, FinishBody]) -> Answer:
     """End attempts. A repeat with the same outcome is answered as the first time."""
     items = call.body.leases
     for index, item in enumerate(items):
-        check_item(item, index)
+        check_item(item, f"leases[{index}]")
+    return _verdicts([item.lease for item in items], await finished(call, items))
+
+
+async def finished(call: ApiCall[Any, Any], items: Sequence[FinishedItem]) -> list[Verdict]:
+    """End attempts, checked already; return a verdict for each."""
     finishes: dict[int, Finish] = {}
     for index, item in enumerate(items):
         outcome = await _outcome(call, item)
         if outcome is not None:
             finishes[index] = outcome
     written = await call.app.backend.jobs.finish(list(finishes.values())) if finishes else []
+    call.state.attempts.finished([*finishes.values()], written)
     done = dict(zip(finishes, written, strict=True))
-    return _verdicts([item.lease for item in items], [done.get(index, Verdict.LOST) for index in range(len(items))])
+    return [done.get(index, Verdict.LOST) for index in range(len(items))]
 
 
 async def _outcome(call: ApiCall[Any, Any], item: FinishedItem) -> Finish | None:
@@ -147,7 +168,10 @@ async def release_leases(call: ApiCall[NoFields, ReleaseBody]) -> Answer:
     body = call.body
     own = await _own(call, body.leases)
     leases = [_lease(ref) for ref, is_own in zip(body.leases, own, strict=True) if is_own]
-    written = iter(await call.app.backend.jobs.release(leases, started=body.started) if leases else [])
+    answers = await call.app.backend.jobs.release(leases, started=body.started) if leases else []
+    for lease, verdict in zip(leases, answers, strict=True):
+        call.state.attempts.released(lease, verdict)
+    written = iter(answers)
     return _verdicts(body.leases, [next(written) if is_own else Verdict.LOST for is_own in own])
 
 

@@ -93,7 +93,7 @@ def _described(operation: Operation, by_kind: dict[int, Any], components: dict[s
         "operationId": operation.name,
         "summary": operation.summary,
         "description": f"{operation.description}\n\n{_NEEDS[operation.needs]}".strip(),
-        "tags": [operation.path.split("/")[2]],
+        "tags": operation.path.split("/")[2:3] or ["server"],
     }
     parameters = [*_path_parameters(operation, by_kind), *_query_parameters(operation, components)]
     if operation.name in {"enqueue_job", "enqueue_batch"}:
@@ -149,7 +149,7 @@ def _responses(operation: Operation, by_kind: dict[int, Any]) -> dict[str, Any]:
         if operation.links:
             response["links"] = {name: {"operationId": name, **link} for name, link in operation.links.items()}
         responses[str(status)] = response
-    has_body = operation.method == "POST"
+    has_body = operation.method in {"POST", "PUT"}
     statuses = {*_ALWAYS, *operation.problems, *(_WITH_BODY if has_body else ())}
     if "{" in operation.path:
         statuses.add(404)

@@ -81,6 +81,12 @@ class ApiCall(Generic[Q, B]):
         value: str = self.request.path_params[name]
         return value
 
+    @property
+    def sees_contents(self) -> bool:
+        """Whether the caller may see results and the payloads of events: it operates, or it also enqueues."""
+        role = self.caller.role
+        return role is not None and (self.caller.enqueues or role >= Role.OPERATE)
+
     def check_role(self, role: Role) -> None:
         """Raise `Problem` 403 if the caller lacks a role that only some calls of the operation need."""
         if self.caller.role is None or self.caller.role < role:
@@ -232,6 +238,13 @@ def _convert(values: Mapping[str, str], kind: type[Any]) -> Any:
     if absent is not None:
         raise invalid(f"the query is invalid: the parameter {absent!r} has no value; leave it out")
     return query
+
+
+def check_queues(call: ApiCall[Any, Any], queues: Sequence[str]) -> None:
+    """Raise `Problem` 403 if the caller may not work on all of these queues."""
+    refused = sorted({queue for queue in queues if not call.caller.may_work_on(queue)})
+    if refused:
+        raise Problem(403, "forbidden", f"this token does not allow to work on {', '.join(refused)}")
 
 
 def by_id(field: str, *names: str, at: str = "id") -> dict[str, Mapping[str, Any]]:

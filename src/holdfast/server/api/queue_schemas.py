@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.reports.states import ScheduleState
-from holdfast.server.api.fields import Id, Request
+from holdfast.server.api.fields import Id, LeaseLength, Name, Request
 
 
 class ShownLimit(msgspec.Struct, frozen=True):
@@ -41,8 +41,8 @@ class QueueList(msgspec.Struct, frozen=True):
     queues: list[ShownQueue]
 
 
-class QueueQuery(Request, frozen=True):
-    """`most`: count at most about so many jobs of each state."""
+class CountQuery(Request, frozen=True):
+    """`most`: count at most about so many jobs of each queue, task and state."""
 
     most: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
 
@@ -61,7 +61,7 @@ class Changed(msgspec.Struct, frozen=True):
 
 
 class ShownTask(msgspec.Struct, frozen=True):
-    """A task, and the number of its jobs in each state, over all queues."""
+    """A task, and the number of its jobs in each state, over all queues; `at_least` as for a queue."""
 
     name: str
     paused: bool
@@ -71,6 +71,7 @@ class ShownTask(msgspec.Struct, frozen=True):
     running: int
     failed: int
     oldest_ready_seconds: float | None
+    at_least: list[str]
     limit: ShownLimit | None
     key_limit: ShownLimit | None
 
@@ -96,6 +97,23 @@ class ShownWorker(msgspec.Struct, frozen=True):
     started_at: datetime
     silent_seconds: float
     supervisor_id: str | None
+
+
+class ReportedWorker(Request, frozen=True):
+    """What a worker runs: it is listed from now on, and counts as silent after the length of its lease."""
+
+    queues: Annotated[list[Name], Meta(min_length=1, max_length=100)]
+    tasks: Annotated[list[Name], Meta(min_length=1, max_length=1000)]
+    concurrency: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    lease_seconds: LeaseLength = 30.0
+    host: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    pid: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+
+
+class HeardWorker(msgspec.Struct, frozen=True):
+    """A worker whose report was received."""
+
+    worker_id: str
 
 
 class WorkerList(msgspec.Struct, frozen=True):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Final
 
 from holdfast.reports.states import schedule_state, worker_state
 from holdfast.server.api.fields import NoFields
 from holdfast.server.api.job_schemas import EnqueuedJob
-from holdfast.server.api.operation import Answer, ApiCall, Need, Operation
+from holdfast.server.api.operation import Answer, ApiCall, Need, Operation, check_queues
 from holdfast.server.api.queue_schemas import (
     BacklogQuery,
     Changed,
+    CountQuery,
+    HeardWorker,
     QueueList,
-    QueueQuery,
+    ReportedWorker,
     RunRequest,
     ScheduleList,
     ShownLimit,
@@ -25,7 +28,7 @@ from holdfast.server.api.queue_schemas import (
 )
 from holdfast.server.api.shown import shown
 from holdfast.store.schedules import ScheduleView
-from holdfast.store.values import TaskView, WorkerView
+from holdfast.store.values import TaskView, WorkerHeartbeat, WorkerView
 from holdfast.telemetry.backlog import Backlog, backlog
 
 
@@ -36,7 +39,7 @@ def _limit(limit: object) -> ShownLimit | None:
 # --- queues -----------------------------------------------------------------------------------------------------------
 
 
-async def list_queues(call: ApiCall[QueueQuery, NoFields]) -> Answer:
+async def list_queues(call: ApiCall[CountQuery, NoFields]) -> Answer:
     """List all queues."""
     views = await call.app.queues.list(most=call.query.most)
     return Answer(
@@ -67,13 +70,14 @@ async def resume_queue(call: ApiCall[NoFields, NoFields]) -> Answer:
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
-async def list_tasks(call: ApiCall[NoFields, NoFields]) -> Answer:
+async def list_tasks(call: ApiCall[CountQuery, NoFields]) -> Answer:
     """List all tasks that have had a job or a pause."""
-    return Answer(TaskList([_task(view) for view in await call.app.tasks.list()]))
+    return Answer(TaskList([_task(view) for view in await call.app.tasks.list(most=call.query.most)]))
 
 
 def _task(view: TaskView) -> ShownTask:
-    return shown(ShownTask, view, limit=_limit(view.limit), key_limit=_limit(view.key_limit))
+    limits = {"limit": _limit(view.limit), "key_limit": _limit(view.key_limit)}
+    return shown(ShownTask, view, at_least=list(view.at_least), **limits)
 
 
 async def pause_task(call: ApiCall[NoFields, NoFields]) -> Answer:
@@ -94,6 +98,29 @@ async def resume_task(call: ApiCall[NoFields, NoFields]) -> Answer:
 async def list_workers(call: ApiCall[NoFields, NoFields]) -> Answer:
     """List the workers that have sent a heartbeat; claims over HTTP that name their worker count as one, with pid 0."""
     return Answer(WorkerList([_worker(view) for view in await call.app.workers()]))
+
+
+async def report_worker(call: ApiCall[NoFields, ReportedWorker]) -> Answer:
+    """Register a worker, and send its heartbeat: before its first claim, or while it does not extend.
+
+    A worker that claims and extends with its `worker_id` need not report itself.
+    """
+    body, worker_id = call.body, call.path("worker")
+    check_queues(call, body.queues)
+    peer = call.request.client
+    await call.state.extending.report(
+        WorkerHeartbeat(
+            worker_id=worker_id,
+            host=body.host or ("unknown" if peer is None else peer.host),
+            pid=body.pid,
+            queues=tuple(dict.fromkeys(body.queues)),
+            concurrency=body.concurrency,
+            lease=timedelta(seconds=body.lease_seconds),
+            running=0,
+            tasks=tuple(dict.fromkeys(body.tasks)),
+        )
+    )
+    return Answer(HeardWorker(worker_id))
 
 
 def _worker(view: WorkerView) -> ShownWorker:
@@ -158,14 +185,15 @@ _QUEUE: Final = "/v1/queues/{queue}"
 _TASK: Final = "/v1/tasks/{task}"
 _SCHEDULE: Final = "/v1/schedules/{schedule}"
 OPERATIONS: Final = (
-    Operation("GET", "/v1/queues", list_queues, Need.READ, {200: QueueList}, query=QueueQuery),
+    Operation("GET", "/v1/queues", list_queues, Need.READ, {200: QueueList}, query=CountQuery),
     Operation("GET", f"{_QUEUE}/backlog", show_backlog, Need.READ, {200: Backlog}, query=BacklogQuery),
     Operation("POST", f"{_QUEUE}/pause", pause_queue, Need.OPERATE, {200: Changed}),
     Operation("POST", f"{_QUEUE}/resume", resume_queue, Need.OPERATE, {200: Changed}),
-    Operation("GET", "/v1/tasks", list_tasks, Need.READ, {200: TaskList}),
+    Operation("GET", "/v1/tasks", list_tasks, Need.READ, {200: TaskList}, query=CountQuery),
     Operation("POST", f"{_TASK}/pause", pause_task, Need.OPERATE, {200: Changed}),
     Operation("POST", f"{_TASK}/resume", resume_task, Need.OPERATE, {200: Changed}),
     Operation("GET", "/v1/workers", list_workers, Need.READ, {200: WorkerList}),
+    Operation("PUT", "/v1/workers/{worker}", report_worker, Need.WORK, {200: HeardWorker}, body=ReportedWorker),
     Operation("GET", "/v1/schedules", list_schedules, Need.READ, {200: ScheduleList}),
     Operation("GET", _SCHEDULE, show_schedule, Need.READ, {200: ShownSchedule}),
     Operation("POST", f"{_SCHEDULE}/pause", pause_schedule, Need.OPERATE, {200: Changed}),

@@ -15,7 +15,7 @@ from holdfast.runtime.failure import MAX_TRACEBACK, describe_reason
 from holdfast.runtime.payload import encode_result_or_reason
 from holdfast.runtime.text import clean
 from holdfast.server.api.fields import NULL
-from holdfast.server.api.lease_schemas import FinishedItem, ReportedError
+from holdfast.server.api.lease_schemas import AttemptEnd, FinishedItem, ReportedError
 from holdfast.server.problems import Problem
 from holdfast.store.values import JobDetails
 
@@ -34,22 +34,22 @@ _FIELDS = {
 }
 
 
-def check_item(item: FinishedItem, index: int) -> None:
+def check_item(item: AttemptEnd, where: str = "the body") -> None:
     """Raise `Problem` 422 for a field that the outcome does not have, or lacks."""
     given = {name for name in ("result", "error", "delay_seconds", "reason") if getattr(item, name) not in (None, NULL)}
     wrong = sorted(given - _FIELDS[item.outcome])
     needed = {"retry": "error", "fail": "error", "snooze": "delay_seconds"}.get(item.outcome)
     if wrong:
-        raise _invalid(index, f"the outcome {item.outcome} has no {wrong[0]}")
+        raise _invalid(where, f"the outcome {item.outcome} has no {wrong[0]}")
     if needed is not None and needed not in given:
-        raise _invalid(index, f"the outcome {item.outcome} needs {needed}")
+        raise _invalid(where, f"the outcome {item.outcome} needs {needed}")
 
 
-def _invalid(index: int, detail: str) -> Problem:
-    return Problem(422, "invalid-request", f"leases[{index}]: {detail}. Nothing was written")
+def _invalid(where: str, detail: str) -> Problem:
+    return Problem(422, "invalid-request", f"{where}: {detail}. Nothing was written")
 
 
-def outcome_of(item: FinishedItem) -> Outcome:
+def outcome_of(item: AttemptEnd) -> Outcome:
     """Return the outcome of an attempt that is not to be retried: it does not depend on the job."""
     match item.outcome:
         case "complete":

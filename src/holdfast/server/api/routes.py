@@ -12,14 +12,16 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from holdfast.server.access import caller_of
-from holdfast.server.api import enqueue, events, jobs, leases, queues, records
+from holdfast.server.api import about, enqueue, events, job_leases, jobs, leases, queues, records
 from holdfast.server.api.openapi import openapi
 from holdfast.server.api.operation import Operation, routes_of
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
+    *about.OPERATIONS,
     *enqueue.OPERATIONS,
     *jobs.OPERATIONS,
     *leases.OPERATIONS,
+    *job_leases.OPERATIONS,
     *queues.OPERATIONS,
     *events.OPERATIONS,
     *records.OPERATIONS,

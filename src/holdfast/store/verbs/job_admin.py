@@ -1,4 +1,4 @@
-"""Operator actions on jobs: cancel, retry, reset, delete."""
+"""Operator actions on jobs: cancel, retry, run, reset, delete."""
 
 from __future__ import annotations
 
@@ -135,6 +135,18 @@ def _retried(row: JobRow, now: int, family: FamilyOf) -> Change:
         followed=bool(family.is_parent),
     )
     return Change(row, new, waits=waits, is_mended=bool(family.is_child))
+
+
+def run(rows: JobRows, job_id: str) -> Steps[bool]:
+    """Make a scheduled job due now, and ready."""
+
+    def decide(row: JobRow, now: int) -> tuple[bool, Change | None]:
+        if row.state is not JobState.SCHEDULED:
+            return False, None
+        new = row._replace(state=JobState.READY, turn=turn_of(now, row.priority), retrying=False)
+        return True, Change(row, new)
+
+    return (yield from _by_id(rows, job_id, decide))
 
 
 def reset(rows: JobRows, job_id: str) -> Steps[bool]:

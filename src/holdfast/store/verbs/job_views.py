@@ -53,6 +53,7 @@ def job(rows: JobRows, job_id: str) -> Steps[JobDetails]:
         lease=held[0] if held else None,
         timeout=body.timeout,
         unique_key=body.unique_key,
+        completed_fence=body.fence,
     )
 
 
@@ -105,6 +106,7 @@ def _instant(micros: int | None) -> datetime | None:
 def _attempt_view(row: ListedAttempt) -> AttemptView:
     return AttemptView(
         attempt=row.attempt,
+        fence=row.fence,
         worker_id=row.worker_id,
         started_at=to_datetime(row.started_at),
         ended_at=to_datetime(row.ended_at),

@@ -1,4 +1,4 @@
-"""Operator actions on many jobs: each job is cancelled or deleted as if alone, all of a call in one step."""
+"""Operator actions: many jobs are cancelled or deleted, each as if alone; a job is run before its time."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from holdfast.errors import JobNotFound
@@ -159,3 +160,31 @@ class TestDelete(Conformance):
             else:
                 assert (deletion, retry) == ({job_id: JobState.READY}, True)
                 assert (await claim_one(backend)).id == job_id
+
+
+class TestRun(Conformance):
+    """`JobStore.run`."""
+
+    @pytest.mark.parametrize("order_key", [None, "customer-3"])
+    async def test_a_scheduled_job_is_run_now_before_its_time(
+        self, backend: Backend, clock: ManualClock, order_key: str | None
+    ) -> None:
+        late = msgspec.structs.replace(a_job(delay=timedelta(hours=1)), order_key=order_key)
+        (job_id,) = await enqueue(backend, late)
+        assert await backend.jobs.run(job_id)
+        details = await backend.insight.job(job_id)
+        assert (details.job.state, details.job.run_at) == (JobState.READY, clock.now)
+        assert (await claim_one(backend)).id == job_id
+
+    async def test_a_retry_is_run_now_with_its_next_attempt(self, backend: Backend) -> None:
+        job = await hold_one(backend)
+        await finish(backend, job.lease, OUTCOMES["retried"])
+        assert await backend.jobs.run(job.id)
+        again = await claim_one(backend)
+        assert (again.id, again.attempt, again.used_attempts) == (job.id, 2, 2)
+
+    async def test_a_job_that_is_not_scheduled_is_left_as_it_is_by_run(self, backend: Backend) -> None:
+        for state in (JobState.RUNNING, *FINAL_STATES, JobState.READY):
+            job_id, _ = await bring_to(backend, state)
+            assert not await backend.jobs.run(job_id)
+            assert await state_of(backend, job_id) is state

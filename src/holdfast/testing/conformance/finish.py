@@ -197,11 +197,25 @@ class TestRecordedOutcomes(Conformance):
         await finish(backend, job.lease, OUTCOMES[outcome])
         (record,) = (await backend.insight.job(job.id)).attempts
         named = "rescued" if outcome == "lost" else outcome
-        assert (record.attempt, record.worker_id, record.outcome) == (1, "worker-a", named)
+        assert (record.attempt, record.fence, record.worker_id, record.outcome) == (1, job.fence, "worker-a", named)
         assert (record.started_at, record.ended_at) == (started, clock.now)
         if outcome in {"retried", "failed", "lost"}:
             assert (record.error_class, record.message) == (FAILURE.error_class, FAILURE.message)
             assert (record.traceback, record.signature) == (FAILURE.traceback, FAILURE.signature)
+
+    async def test_every_attempt_keeps_the_fence_of_its_lease(self, backend: Backend) -> None:
+        """Also the one that completed the job, and none before it did."""
+        first = await hold_one(backend)
+        await finish(backend, first.lease, Retried(timedelta(0), FAILURE))
+        await backend.jobs.promote(1)
+        last = await claim_one(backend)
+        assert (await backend.insight.job(last.id)).completed_fence is None
+        await finish(backend, last.lease, Completed())
+        ended = await backend.insight.job(last.id)
+        assert [(each.outcome, each.fence) for each in ended.all_attempts] == [
+            ("retried", first.fence),
+            ("completed", last.fence),
+        ]
 
     async def test_the_first_and_the_last_attempt_records_are_kept(self, backend: Backend) -> None:
         job = await hold_one(backend, max_attempts=1000)

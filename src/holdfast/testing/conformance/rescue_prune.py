@@ -280,6 +280,8 @@ class TestOperatorActions(Conformance):
             await backend.jobs.retry(new_id())
         with pytest.raises(JobNotFound):
             await backend.jobs.reset(new_id())
+        with pytest.raises(JobNotFound):
+            await backend.jobs.run(new_id())
 
     async def test_a_job_that_was_ever_lost_runs_isolated_after_a_retry_too(
         self, backend: Backend, clock: ManualClock

@@ -126,6 +126,9 @@ class ReferenceJobs:
     async def rescue_worker(self, worker_id: str, reason: str, limit: int) -> list[Rescued]:
         return self._model.rescue_worker(worker_id, reason, limit)
 
+    async def run(self, job_id: str) -> bool:
+        return self._model.run(job_id)
+
     async def reset(self, job_id: str) -> bool:
         return self._model.reset(job_id)
 

@@ -88,6 +88,17 @@ class ReferenceMaintenance(ReferenceKeyLimits, ReferenceUniqueKeys, ReferenceChi
             state=record.state,
         )
 
+    def run(self, job_id: str) -> bool:
+        """Operator action: make a scheduled job due now; False if it is not scheduled."""
+        record = self.require(job_id)
+        if record.state is not JobState.SCHEDULED:
+            return False
+        record.due_at(self.now)
+        record.leave(JobState.READY)
+        record.retrying = False
+        self.settle_children()
+        return True
+
     def reset(self, job_id: str) -> bool:
         """Operator action: revoke a running job's lease; False if it is not running."""
         record = self.require(job_id)
@@ -302,6 +313,7 @@ class ReferenceMaintenance(ReferenceKeyLimits, ReferenceUniqueKeys, ReferenceChi
         record.keep_attempt(
             AttemptView(
                 attempt=record.counters.attempt,
+                fence=active.fence,
                 worker_id=active.worker_id,
                 started_at=to_datetime(active.started_us),
                 ended_at=to_datetime(self.now),

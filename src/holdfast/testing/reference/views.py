@@ -92,6 +92,7 @@ def details(model: Reference, job_id: str) -> JobDetails:
         lease=lease_view(record, record.lease, model.now) if record.lease else None,
         timeout=record.new.timeout,
         unique_key=None if record.unique is None else record.unique.key,
+        completed_fence=record.completed_by if record.state is JobState.COMPLETED else None,
     )
 
 

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from holdfast.torture.events import FaultBegan
 
-_SERVER_DOWN: Final = ("restart", "store")
+_SERVER_DOWN: Final = {("restart", "store"), ("server_stop", "store")}
 _STOP: Final = "stop"
 _PROMPT_US: Final = 100_000
 """A write no longer than this shows that the store was not locked; writes are counted per span of this length."""
@@ -57,7 +57,7 @@ class Outages:
     def close(self) -> None:
         """Record that all records were read."""
         self._sure = sorted(
-            Outage(fault.at_us, ended_us, fault.total or (fault.fault, fault.target) == _SERVER_DOWN)
+            Outage(fault.at_us, ended_us, fault.total or (fault.fault, fault.target) in _SERVER_DOWN)
             for fault, ended_us in self._suspected
             if fault.total or fault.fault != _STOP or not self._any_write(fault.at_us, ended_us)
         )

@@ -1,9 +1,11 @@
-"""The server dies, stays down for a while, and is restarted."""
+"""The server dies, or is stopped, stays down for a while, and is restarted."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+import threading
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import ClassVar
@@ -12,14 +14,19 @@ from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.torture.nemesis.base import FaultInjector
 from holdfast.torture.plan import Fault
 from holdfast.torture.run_context import RunContext
+from holdfast.torture.server import RunServer
 
 _LONGEST = 3.0  # seconds down
+_DOWN = threading.Lock()
+"""Held while the server is down: what is down cannot be taken down."""
 
 
-class RestartServer(FaultInjector):
-    """Kills every process of the server, or stops it without a checkpoint, and starts it again."""
+class ServerFault(FaultInjector):
+    """Ends the server, and starts it again."""
 
-    kind: ClassVar = Fault.RESTART
+    @abstractmethod
+    def way(self, server: RunServer) -> tuple[Callable[[], None], str]:
+        """Return the call that ends it, and what that is."""
 
     def why_not(self, run: RunContext) -> str | None:
         """Only a server that the run itself started is restarted."""
@@ -30,13 +37,34 @@ class RestartServer(FaultInjector):
     async def inject(self, run: RunContext, chance: random.Random) -> bool:
         """Take the server down, and start it again."""
         server = run.server
-        if server is None:
+        if server is None or not _DOWN.acquire(blocking=False):
             return False
-        is_killed = chance.random() < 0.5  # noqa: PLR2004 - every other time
-        with run.log.fault(self.kind, "store", "kill -9" if is_killed else "immediate stop", stalls=True):
-            async with restarted(server.kill if is_killed else server.stop, server.start):
-                await asyncio.sleep(_LONGEST * chance.random() ** 2)  # the duration of the outage
+        try:
+            end, what = self.way(server)
+            with run.log.fault(self.kind, "store", what, stalls=True):
+                async with restarted(end, server.start):
+                    await asyncio.sleep(_LONGEST * chance.random() ** 2)  # the duration of the outage
+        finally:
+            _DOWN.release()
         return True
+
+
+class KillServer(ServerFault):
+    """Kills every process of it, as a crash does."""
+
+    kind: ClassVar = Fault.RESTART
+
+    def way(self, server: RunServer) -> tuple[Callable[[], None], str]:  # noqa: D102 - the base class states the contracts
+        return server.kill, "kill -9"
+
+
+class StopServer(ServerFault):
+    """Stops it, as an upgrade does."""
+
+    kind: ClassVar = Fault.SERVER_STOP
+
+    def way(self, server: RunServer) -> tuple[Callable[[], None], str]:  # noqa: D102
+        return server.stop, server.way_to_stop
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from holdfast.torture.nemesis.commit import CutAtCommit, CutAtStatement
 from holdfast.torture.nemesis.cut import Cut
 from holdfast.torture.nemesis.failpoint import Failpoint
 from holdfast.torture.nemesis.kill import Kill
-from holdfast.torture.nemesis.restart import RestartServer
+from holdfast.torture.nemesis.restart import KillServer, StopServer
 from holdfast.torture.nemesis.skew import Skew
 from holdfast.torture.nemesis.snapshot import HoldSnapshot
 from holdfast.torture.nemesis.stop import Stop
@@ -32,7 +32,8 @@ INJECTORS: Final[tuple[FaultInjector, ...]] = (
     CutAtCommit(),
     CutAtStatement(),
     Terminate(),
-    RestartServer(),
+    KillServer(),
+    StopServer(),
     KillBroker(),
     StopBroker(),
     Skew(),

@@ -24,7 +24,9 @@ _STANDARD: Final = Profile(
     drain=180.0,
     workers=3,
     producers=2,
-    faults=faults_of(kill=25, failpoint=15, stop=20, term=6, cut=25, commit=15, statement=15, terminate=10, restart=2),
+    faults=faults_of(
+        kill=25, failpoint=15, stop=20, term=6, cut=25, commit=15, statement=15, terminate=10, restart=2, server_stop=1
+    ),
 )
 _RELEASE: Final = Profile(
     jobs=200_000,
@@ -33,7 +35,9 @@ _RELEASE: Final = Profile(
     drain=300.0,
     workers=4,
     producers=2,
-    faults=faults_of(kill=75, failpoint=40, stop=55, term=12, cut=80, commit=40, statement=40, terminate=30, restart=4),
+    faults=faults_of(
+        kill=75, failpoint=40, stop=55, term=12, cut=80, commit=40, statement=40, terminate=30, restart=4, server_stop=2
+    ),
 )
 _RELEASE_ONE_WRITER: Final = msgspec.structs.replace(
     _RELEASE,

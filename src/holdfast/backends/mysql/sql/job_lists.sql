@@ -1,7 +1,7 @@
 -- Lists and counts for operators; read only.
 
 -- name: job_body
-select job.payload, job.headers, job.timeout, completed.result, job.unique_key
+select job.payload, job.headers, job.timeout, completed.result, job.unique_key, completed.fence
 from holdfast_job as job left join holdfast_completed as completed on completed.seq = job.seq
 where job.seq = :seq;
 

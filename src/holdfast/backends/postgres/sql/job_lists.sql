@@ -1,7 +1,7 @@
 -- Lists and counts for operators; read only.
 
 -- name: job_body
-select job.payload, job.headers, job.timeout, completed.result, job.unique_key
+select job.payload, job.headers, job.timeout, completed.result, job.unique_key, completed.fence
 from {schema}.job as job left join {schema}.completed as completed on completed.seq = job.seq
 where job.seq = %(seq)s;
 

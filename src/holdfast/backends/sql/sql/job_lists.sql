@@ -60,7 +60,7 @@ left join lateral (select seq, result from {schema}.completed where seq = job.se
 where job.id = any(:ids::uuid[]);
 
 -- name: job_attempts
-select attempt, worker_id, started_at, ended_at, outcome, error_class, message, traceback, signature
+select attempt, fence, worker_id, started_at, ended_at, outcome, error_class, message, traceback, signature
 from {schema}.attempt where seq = :seq order by attempt;
 
 -- name: find_ids

@@ -3,7 +3,7 @@
 -- name: job_body
 -- As bytes: a job with damaged text must still be shown.
 select cast(job.payload as blob) as payload, cast(job.headers as blob) as headers, job.timeout, completed.result,
-       job.unique_key
+       job.unique_key, completed.fence
 from holdfast_job as job left join holdfast_completed as completed on completed.seq = job.seq
 where job.seq = :seq;
 

@@ -24,9 +24,10 @@ _TRACEBACKS: Final = 3
 
 
 class AttemptLane(msgspec.Struct, frozen=True):
-    """One attempt as a bar in the timeline; `fence` is known while the job is leased."""
+    """One attempt as a bar in the timeline, with the fence of its lease."""
 
     attempt: int
+    fence: int
     outcome: str
     worker_id: str
     started_at: datetime
@@ -35,7 +36,6 @@ class AttemptLane(msgspec.Struct, frozen=True):
     width: float
     error: str | None
     traceback: str | None = None
-    fence: int | None = None
 
 
 class JobScreen(msgspec.Struct, frozen=True):
@@ -113,29 +113,30 @@ def _first_start(details: JobDetails) -> datetime:
 
 def _lanes(details: JobDetails, at: datetime) -> tuple[AttemptLane, ...]:
     """Return the attempts on one axis of time, from the enqueue to the end, or to now."""
-    attempts: list[tuple[AttemptView, int | None]] = [(attempt, None) for attempt in details.all_attempts]
+    attempts = [*details.all_attempts]
     lease = details.lease
     if lease is not None:
         ends: dict[str, Any] = dict.fromkeys(("error_class", "message", "traceback", "signature"))
-        running = AttemptView(lease.attempt, lease.worker_id, lease.started_at, at, "running", **ends)
-        attempts.append((running, lease.fence))
+        running = AttemptView(lease.attempt, lease.fence, lease.worker_id, lease.started_at, at, "running", **ends)
+        attempts.append(running)
     if not attempts:
         return ()
     attempts = attempts[-_RECENT:]
-    start = min(details.job.enqueued_at, attempts[0][0].started_at)
+    start = min(details.job.enqueued_at, attempts[0].started_at)
     if len(details.all_attempts) > _RECENT:
-        start = attempts[0][0].started_at
-    whole = max((max(each.ended_at for each, _ in attempts) - start).total_seconds(), 0.001)
-    return tuple(_lane(attempt, fence, start, whole) for attempt, fence in attempts)
+        start = attempts[0].started_at
+    whole = max((max(each.ended_at for each in attempts) - start).total_seconds(), 0.001)
+    return tuple(_lane(attempt, start, whole) for attempt in attempts)
 
 
-def _lane(attempt: AttemptView, fence: int | None, start: datetime, whole: float) -> AttemptLane:
+def _lane(attempt: AttemptView, start: datetime, whole: float) -> AttemptLane:
     took = max(attempt.ended_at - attempt.started_at, timedelta(0))
     width = max(took.total_seconds() / whole * LANE_WIDTH, _NARROWEST)
     x = min(max((attempt.started_at - start).total_seconds() / whole * LANE_WIDTH, 0.0), LANE_WIDTH - width)
     error = ": ".join(part for part in (attempt.error_class, attempt.message) if part) or None
     return AttemptLane(
         attempt.attempt,
+        attempt.fence,
         attempt.outcome,
         attempt.worker_id,
         attempt.started_at,
@@ -144,5 +145,4 @@ def _lane(attempt: AttemptView, fence: int | None, start: datetime, whole: float
         round(width, 2),
         error,
         attempt.traceback,
-        fence,
     )

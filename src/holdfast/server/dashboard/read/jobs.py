@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from holdfast.app.bulk import error_shape
+from holdfast.app.bulk import JobSelection
+from holdfast.app.job_search import FoundJobs, search
 from holdfast.model.job import JobState
 from holdfast.server.dashboard.formats import at_least
 from holdfast.server.dashboard.read.query import MOST_COUNTED, JobsQuery
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from holdfast.app.app import App
 
 SHOWN: Final = 50
-_CHUNK: Final = 500
-_MOST_CHUNKS: Final = 4
 COUNTED: Final = (JobState.SCHEDULED, JobState.BLOCKED, JobState.READY, JobState.RUNNING, JobState.FAILED)
 ORDER: Final = (
     JobState.RUNNING,
@@ -49,14 +48,6 @@ class JobsScreen(msgspec.Struct, frozen=True):
     looked_at: int | None = None
 
 
-class FoundJobs(msgspec.Struct, frozen=True):
-    """Jobs that match a filter, and the cursor behind the last job that was compared; None: there are no more."""
-
-    jobs: list[JobView]
-    cursor: str | None
-    looked_at: int | None = None
-
-
 async def read_jobs(app: App, query: JobsQuery) -> JobsScreen:
     """Read a page: three statements, or up to seven under a filter that few jobs match."""
     queues = await app.queues.list(most=MOST_COUNTED)
@@ -67,7 +58,7 @@ async def read_jobs(app: App, query: JobsQuery) -> JobsScreen:
         tuple(view.name for view in queues),
         tuple(found.jobs),
         found.cursor,
-        found.looked_at,
+        found.looked_at if found.is_cut else None,
     )
 
 
@@ -82,31 +73,6 @@ def _tabs(query: JobsQuery, queues: list[QueueView]) -> tuple[StateTab, ...]:
 
 
 async def matching(app: App, query: JobsQuery) -> FoundJobs:
-    """Return jobs that match, and the cursor behind the last job that was compared.
-
-    Ready jobs are indexed by queue and task. In the other states a store would search on until it has found enough,
-    over millions of jobs if none matches: here the search ends after some chunks, and goes on from there when asked.
-    """
-    is_plain = query.queue is None and query.task is None and query.error is None
-    if query.state in {JobState.READY, JobState.RUNNING} or is_plain:
-        page = await app.jobs.list(query.state, queue=query.queue, task=query.task, cursor=query.cursor, limit=SHOWN)
-        return FoundJobs(page.jobs, page.cursor)
-    found: list[JobView] = []
-    cursor, looked_at = query.cursor, 0
-    for _ in range(_MOST_CHUNKS):
-        page = await app.jobs.list(query.state, cursor=cursor, limit=_CHUNK)
-        places = [place for place, job in enumerate(page.jobs, 1) if _fits(job, query)]
-        room = SHOWN - len(found)
-        found += [page.jobs[place - 1] for place in places[:room]]
-        if len(places) >= room and places[room - 1] < len(page.jobs):  # the next page begins inside this chunk
-            page = await app.jobs.list(query.state, cursor=cursor, limit=places[room - 1])
-            return FoundJobs(found, page.cursor)
-        cursor, looked_at = page.cursor, looked_at + len(page.jobs)
-        if cursor is None or len(found) >= SHOWN:
-            return FoundJobs(found, cursor)
-    return FoundJobs(found, cursor, looked_at)
-
-
-def _fits(job: JobView, query: JobsQuery) -> bool:
-    is_asked = query.queue in {None, job.queue} and query.task in {None, job.task}
-    return is_asked and query.error in {None, error_shape(job.reason)}
+    """Return jobs that match a filter."""
+    selection = JobSelection(query.state, query.queue, query.task, error=query.error)
+    return await search(app, selection, cursor=query.cursor, limit=SHOWN)
