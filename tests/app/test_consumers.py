@@ -98,6 +98,21 @@ async def test_a_handler_that_takes_a_list_gets_batches(app):
     assert await effects(app) == 25
 
 
+async def test_the_position_is_written_after_so_many_events_however_they_come(app):
+    uncommitted: list[int] = []
+
+    @app.consumer("billing", category="orders", batch=5, commit_every=10, commit_interval=60, poll_interval=0.05)
+    async def billing(events: list[Event]) -> None:
+        committed = (await app.consumers.show("billing")).shares[0].position
+        uncommitted.append(events[-1].position - committed)
+
+    await app.category("orders", partitions=1)
+    await append(app, "a", 30)
+    async with running(app.node(timing=QUICK)):
+        await eventually(drained(app))
+    assert uncommitted == [5, 10, 5, 10, 5, 10]
+
+
 async def test_a_class_with_a_method_handle_is_a_consumer(app):
     seen = []
 

@@ -21,14 +21,14 @@ WITHIN = 50.0
 DATABASE = "holdfast_spending"
 
 
-def run(program: str, *args: str, directory: Path, code: int = 0, **environment: str) -> str:
+def run(program: str, *args: str, directory: Path, code: int = 0, within: float = WITHIN, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / program), *args],
         cwd=directory,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=WITHIN,
+        timeout=within,
         check=False,
     )
     assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -135,7 +135,7 @@ def test_a_job_of_the_lease_worker_can_be_taken_from_it_by_hand(tmp_path):
 @pytest.mark.parametrize("events_in_kafka", [False, True])
 def test_event_consumers_go_on_though_a_node_is_killed_and_the_leader_stopped(tmp_path, events_in_kafka):
     place = {"HOLDFAST_EVENTS_URL": new_prefix()} if events_in_kafka else {}
-    variables = {"EVENTS": "600", "EVENTS_RECOVERY": "2", **place}
+    variables: dict[str, Any] = {"EVENTS": "600", "EVENTS_RECOVERY": "2", **place}
     output = run("03_event_consumers/play.py", directory=tmp_path, code=0, **variables)
 
     assert re.search(r"kill -9 \w+", output)
@@ -151,6 +151,16 @@ def test_event_consumers_play_on_a_throw_away_broker(tmp_path):
     output = run("03_event_consumers/play.py", "--kafka", directory=tmp_path, EVENTS="600", EVENTS_RECOVERY="2")
 
     assert "audit     600 events, doubled 0, lost 0, out of order 0" in output
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_each_event_becomes_one_job_though_the_consumer_is_killed(tmp_path):
+    place: dict[str, Any] = {"HOLDFAST_EVENTS_URL": new_prefix()}
+    output = run("07_events_to_jobs/invoices.py", directory=tmp_path, within=200, EVENTS="300", **place)
+
+    assert "kill -9 anna" in output
+    assert "300 events, 300 jobs, doubled 0, lost 0" in output
 
 
 def test_event_consumers_find_a_doubled_and_a_lost_event(tmp_path):

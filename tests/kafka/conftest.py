@@ -1,4 +1,4 @@
-"""An app on SQLite with its events in Kafka, and a plain client of the broker for what others do."""
+"""An app with its events in Kafka, and a plain client of the broker for what others do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from urllib.parse import urlsplit
 
 import pytest
 from confluent_kafka import Producer, admin
+from tests.servers import mysql
 from tests.servers.kafka import new_prefix
+from tests.servers.postgres_schemas import clean_schema
 
 from holdfast import App
 
@@ -31,8 +33,23 @@ def servers(events: str) -> str:
 
 
 @pytest.fixture
-async def app(tmp_path: Path, events: str) -> AsyncIterator[App]:
-    app = App(f"sqlite:///{tmp_path / 'jobs.db'}?synchronous=normal", events=events)
+def store() -> str:
+    """The store next to Kafka; tests for others name them as a parameter."""
+    return "sqlite"
+
+
+@pytest.fixture
+def url(store: str, tmp_path: Path) -> Iterator[str]:
+    if store == "sqlite":
+        yield f"sqlite:///{tmp_path}/jobs.db?synchronous=normal"
+    else:
+        with clean_schema() if store == "postgresql" else mysql.clean_database("mariadb") as url:
+            yield url
+
+
+@pytest.fixture
+async def app(url: str, events: str) -> AsyncIterator[App]:
+    app = App(url, events=events)
     yield app
     await app.close()
 

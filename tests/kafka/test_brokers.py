@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import tempfile
+import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -67,9 +68,12 @@ def allow(server: KafkaServer, topic: str, *rights: str) -> None:
 
 
 async def test_a_wrong_password_is_named_as_the_cause(guarded: KafkaServer):
+    began = time.monotonic()
     async with app_with(as_user(guarded, "reader:wrong")) as app, asyncio.timeout(60):
         with pytest.raises(ConfigError, match="check user, password and rights"):
             await app.append("orders", stream="a", name="placed")
+
+    assert time.monotonic() - began < 10
 
 
 async def test_a_share_without_the_right_to_read_stops_alone_until_the_right_is_granted(

@@ -128,6 +128,21 @@ async def test_an_append_of_many_is_seen_whole_or_not_at_all(app: App, client: A
     assert [event.payload for event in await app.read("orders")] == [2, 3]
 
 
+async def test_an_event_past_the_limit_of_the_client_is_refused_and_the_next_append_works(url: str, events: str):
+    app = App(url, events=f"{events}?rd.message.max.bytes=2000")
+    too_large = {"stream": "a", "name": "placed", "payload": "x" * 5000}  # the broker would take it
+    try:
+        for made in ([too_large], [{"stream": "a", "name": "placed"}, too_large]):
+            with pytest.raises(PayloadError, match=r"message\.max\.bytes \(client\)"):
+                await app.append_many("orders", made)
+
+            await app.append_many("orders", [{"stream": "a", "name": "placed"}] * len(made))
+
+        assert len(await app.read("orders")) == 3
+    finally:
+        await app.close()
+
+
 def listed_by_command(folder: Path, events: str) -> str:
     settings = {"HOLDFAST_URL": f"sqlite:///{folder / 'jobs.db'}", "HOLDFAST_EVENTS_URL": events}
     result = CliRunner().invoke(cli, ["event", "read", "orders"], env=settings, catch_exceptions=False)
@@ -253,7 +268,9 @@ async def test_a_topic_that_was_created_again_is_not_read_at_the_old_positions(
     assert len(handled) == 1
 
 
-async def test_partitions_that_are_added_are_consumed_from_their_beginning(app: App, client: Any, prefix: str):
+async def test_partitions_that_are_added_are_consumed_from_their_beginning(
+    app: App, client: Any, prefix: str, caplog: pytest.LogCaptureFixture
+):
     topic = f"{prefix}orders"
     await app.category("orders", partitions=1)
     await app.append("orders", stream="a", name="placed", payload=0)
@@ -271,6 +288,7 @@ async def test_partitions_that_are_added_are_consumed_from_their_beginning(app: 
 
     assert sorted(event.payload for event in handled) == list(range(20))
     assert len(view.shares) == 4
+    assert "has 4 partitions instead of 1; events of one stream may now be in two of them" in caplog.text
 
 
 async def test_trim_deletes_only_what_every_consumer_has_passed(app: App):

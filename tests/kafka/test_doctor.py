@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from confluent_kafka import admin
+from confluent_kafka import TopicPartition, admin
 
 from holdfast import App
 from holdfast.reports.doctor_kafka import examine_kafka
@@ -35,6 +35,8 @@ def test_healthy_topics_are_fine():
         ({"trouble": "topic shop.orders was deleted"}, "topics", FindingLevel.BAD, "was deleted"),
         ({"replicas": 1}, "replicas", FindingLevel.WARN, "raise the replication factor"),
         ({"min_in_sync": 1}, "replicas", FindingLevel.WARN, "set min.insync.replicas"),
+        ({"added": 3}, "partitions", FindingLevel.WARN, "its order is not kept"),
+        ({"stopped": ("billing, partition 0",)}, "positions", FindingLevel.BAD, "consumer reset NAME --to beginning"),
         ({"retention": 100.0, "unread_for": 60.0}, "retention", FindingLevel.BAD, "Raise retention.ms"),
         ({"retention": 100.0, "unread_for": 10.0}, "retention", FindingLevel.OK, "no unread event"),
     ],
@@ -55,8 +57,39 @@ async def test_the_facts_of_an_app_tell_of_its_topics(app: App, client: Any, pre
     await backend.streams.consumers.subscribe("billing", Subscription("orders"), StartAt.BEGINNING)
     await app.consumers.list()  # the ends of the partitions are noted
 
-    (found,) = msgspec.json.decode((await backend.insight.facts())[FOREIGN_TOPICS], type=list[ForeignTopic])
+    found = await facts_of(app)
 
     assert (found.topic, found.replicas, found.min_in_sync, found.retention) == (topic, 1, 1, 3600.0)
     assert found.unread_for is not None
     assert found.unread_for > 3600.0
+
+
+async def facts_of(app: App) -> ForeignTopic:
+    (found,) = msgspec.json.decode((await app.backend.insight.facts())[FOREIGN_TOPICS], type=list[ForeignTopic])
+    return found
+
+
+async def test_shares_whose_next_events_are_gone_are_named(app: App, client: Any, prefix: str):
+    await app.category("orders", partitions=2)
+    for number in range(20):
+        await app.append("orders", stream=f"order-{number}", name="placed")
+    streams = app.backend.streams
+    await streams.consumers.subscribe("billing", Subscription("orders"), StartAt.BEGINNING)
+    assert (await facts_of(app)).stopped == ()
+    place = TopicPartition(f"{prefix}orders", 1, 3)
+    client.delete_records([place])[place].result(20)
+
+    (stopped,) = (await facts_of(app)).stopped
+
+    assert stopped.startswith("billing, partition 1 of orders: position 0, and the topic has 3 to ")
+    await app.consumers.reset("billing", "beginning")
+    assert (await facts_of(app)).stopped == ()
+    await app.consumers.reset("billing", "end")
+    assert (await facts_of(app)).stopped == ()
+
+
+async def test_partitions_that_were_added_are_told(app: App, client: Any, prefix: str):
+    await app.category("orders", partitions=1)
+    client.create_partitions([kafka_admin.NewPartitions(f"{prefix}orders", 4)])[f"{prefix}orders"].result(20)
+
+    assert (await facts_of(app)).added == 3

@@ -6,17 +6,16 @@ import asyncio
 import logging
 import random
 import sqlite3
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer, admin
 from tests.kafka.test_consuming import a_consumer, until, until_lag, view_of
-from tests.servers import mysql
-from tests.servers.postgres_schemas import clean_schema
 
-from holdfast import App, Event, EventContext
+from holdfast import App, CategoryNotFound, Event, EventContext
 from holdfast.backends.kafka import buffers
 
 kafka_admin: Any = admin  # its annotations are partial
@@ -41,6 +40,26 @@ async def test_records_after_an_open_transaction_wait_for_its_end(app: App, serv
     assert [event.payload for event in handled] == [1, 2]
 
 
+async def test_records_after_a_transaction_that_hangs_wait_no_longer_than_its_time_limit(
+    app: App, servers: str, prefix: str
+):
+    await app.category("orders", partitions=1)
+    limit = {"transaction.timeout.ms": 1000}
+    hanging = Producer({"bootstrap.servers": servers, "transactional.id": f"{prefix}hanging", **limit})
+    hanging.init_transactions(20)
+    hanging.begin_transaction()
+    hanging.produce(f"{prefix}orders", b"1", b"a")
+    assert hanging.flush(20) == 0
+    await app.append("orders", stream="a", name="placed", payload=2)
+    handled = a_consumer(app)
+
+    async with app.working():
+        await until(lambda: len(handled) > 0)
+        await until_lag(app, "billing")
+
+    assert [event.payload for event in handled] == [2]  # what hung was aborted
+
+
 POISON: tuple[dict[str, Any], ...] = (
     {"key": b"", "value": b""},
     {"key": b"nul\0", "value": b"\0"},
@@ -54,20 +73,10 @@ POISON: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.fixture
-def url(store: str, tmp_path: Path) -> Iterator[str]:
-    if store == "sqlite":
-        yield f"sqlite:///{tmp_path}/jobs.db?synchronous=normal"
-    else:
-        with clean_schema() if store == "postgresql" else mysql.clean_database("mariadb") as url:
-            yield url
-
-
 @pytest.mark.parametrize("store", ["sqlite", "postgresql", pytest.param("mariadb", marks=pytest.mark.slow)])
-async def test_no_record_of_others_stops_a_consumer(events: str, prefix: str, produce: Callable[..., None], url: str):
+async def test_no_record_of_others_stops_a_consumer(app: App, prefix: str, produce: Callable[..., None]):
     chance = random.Random(7)
     noise = [{"key": chance.randbytes(9), "value": chance.randbytes(chance.randrange(40))} for _ in range(20)]
-    app = App(url, events=events)
     seen: list[int] = []
 
     @app.consumer("billing", category="orders", on_error="park", max_attempts=1, poll_interval=0.2)
@@ -75,15 +84,12 @@ async def test_no_record_of_others_stops_a_consumer(events: str, prefix: str, pr
         seen.append(event.position)
         _ = event.payload, event.headers
 
-    try:
-        await app.category("orders", partitions=1)
-        for record in (*POISON, *noise, {"key": b"z", "value": b"1"}):
-            produce(f"{prefix}orders", **record)
-        async with app.working():
-            view = await until_lag(app, "billing")
-            parked = (await app.consumers.parked("billing", limit=100)) if view.parked else []
-    finally:
-        await app.close()
+    await app.category("orders", partitions=1)
+    for record in (*POISON, *noise, {"key": b"z", "value": b"1"}):
+        produce(f"{prefix}orders", **record)
+    async with app.working():
+        view = await until_lag(app, "billing")
+        parked = (await app.consumers.parked("billing", limit=100)) if view.parked else []
 
     last = len(POISON) + len(noise) + 1
     assert seen[-1] == last
@@ -160,6 +166,27 @@ async def test_a_slow_share_stops_no_other_and_is_not_read_further_than_its_boun
     assert slow == quick == list(range(1500))
 
 
+async def test_a_topic_that_was_never_made_is_waited_for_and_hinders_no_other(
+    app: App, client: Any, prefix: str, produce: Callable[..., None]
+):
+    await app.append("sales", stream="a", name="placed", payload=1)
+    with pytest.raises(CategoryNotFound):
+        await app.read("orders")
+    handled = a_consumer(app)
+    sold: list[Any] = []
+
+    @app.consumer("selling", category="sales", poll_interval=0.2)
+    async def selling(event: Event) -> None:
+        sold.append(event.payload)
+
+    async with app.working():
+        await until(lambda: sold == [1])
+        assert [view.shares for view in await app.consumers.list() if view.name == "billing"] == [()]
+        client.create_topics([kafka_admin.NewTopic(f"{prefix}orders", 1, 1)])[f"{prefix}orders"].result(20)
+        produce(f"{prefix}orders", key=b"a", value=b"1")
+        await until(lambda: len(handled) == 1)
+
+
 async def test_a_topic_that_is_deleted_stops_its_shares_and_no_others(
     app: App, client: Any, prefix: str, caplog: pytest.LogCaptureFixture
 ):
@@ -179,7 +206,11 @@ async def test_a_topic_that_is_deleted_stops_its_shares_and_no_others(
             await until(lambda: "was deleted" in caplog.text)
             await app.append("sales", stream="a", name="placed", payload=2)
             await until(lambda: sold == [1, 2])
+            began = time.monotonic()
+            with pytest.raises(CategoryNotFound, match="orders"):
+                await app.append("orders", stream="a", name="placed", payload=2)
 
+    assert time.monotonic() - began < 10  # seconds; not the time after which an append is given up
     assert "selling" not in caplog.text
 
 

@@ -18,6 +18,7 @@ from holdfast.store.capabilities import Capabilities
 from holdfast.torture.fleet import Fleet
 from holdfast.torture.plan import MEANINGS, PROFILES, Fault, RunPlan, profile_of
 from holdfast.torture.report import CANNOT
+from holdfast.torture.streams.profiles import BROKER_FAULTS
 from holdfast.torture.target import target_of
 from holdfast.torture.target.jobs import STATES, joined
 from holdfast.torture.work.base import QUEUES_EFFECTS
@@ -92,6 +93,13 @@ def test_the_release_profile_reaches_what_a_release_must_show():
     assert sqlite.jobs == 300_000
     assert sqlite.faults[Fault.KILL] + sqlite.faults[Fault.FAILPOINT] >= 300
     assert sqlite.faults[Fault.STOP] >= 100
+
+
+def test_a_broker_of_the_release_profile_is_killed_ten_times_and_stopped_besides():
+    faults = BROKER_FAULTS["release"]
+    assert faults[Fault.BROKER] >= 10
+    assert faults[Fault.BROKER_STOP] >= 1
+    assert set(BROKER_FAULTS) == set(PROFILES)
 
 
 def test_every_profile_names_only_faults_that_are_explained():

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from holdfast.torture.failure import FaultFailed
 from holdfast.torture.fleet import Fleet
 from holdfast.torture.history import History, HistoryDamaged, Writer, process_name
 from holdfast.torture.log import Log
-from holdfast.torture.nemesis import schedule
+from holdfast.torture.nemesis import broker, schedule
+from holdfast.torture.nemesis.broker import KillBroker, StopBroker
 from holdfast.torture.nemesis.commit import CutAtCommit, CutAtStatement
 from holdfast.torture.nemesis.snapshot import HoldSnapshot
 from holdfast.torture.plan import Fault, Profile, RunPlan, profile_of
@@ -196,6 +198,48 @@ def test_statements_cannot_be_cut_where_they_cannot_be_read(log: Log, injector: 
 
 def test_every_store_has_its_share_of_cuts_at_statements_that_commit_by_themselves():
     assert profile_of("release", one_writer=False).faults[Fault.STATEMENT] >= 100
+
+
+class Broker:
+    """A broker that takes a moment to end and to start, and notes what is done to it."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.is_down = False
+
+    def kill(self) -> None:
+        self._end("kill")
+
+    def stop(self) -> None:
+        self._end("stop")
+
+    def _end(self, way: str) -> None:
+        assert not self.is_down
+        self.is_down = True
+        time.sleep(0.01)
+        self.done.append(way)
+
+    def start(self) -> None:
+        time.sleep(0.01)
+        self.is_down = False
+        self.done.append("start")
+
+
+async def test_a_broker_that_is_down_is_not_taken_down_and_kills_and_stops_are_apart(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(broker, "_LONGEST", 0.01)
+    down = Broker()
+    run = context_of(log, broker=down)
+
+    done = await asyncio.gather(*(each.inject(run, random.Random(1)) for each in (KillBroker(), StopBroker())))
+    assert done == [True, False]
+    assert await StopBroker().inject(run, random.Random(1))
+
+    assert down.done == ["kill", "start", "stop", "start"]
+    log.close()
+    began = [event for _, event in History(log.directory).of(FaultBegan)]
+    assert [each.fault for each in began] == ["broker", "broker_stop"]
 
 
 # --- the proxy --------------------------------------------------------------------------------------------------------

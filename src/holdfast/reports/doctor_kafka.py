@@ -23,7 +23,7 @@ def examine_kafka(facts: Mapping[str, str]) -> list[Finding]:
     if not topics:
         return [fine("topics", "none")]
     found = [topic for topic in topics if not topic.trouble]
-    return [_trouble(topics), _replicas(found), _retention(found)]
+    return [_trouble(topics), *_partitions(found), _positions(found), _replicas(found), _retention(found)]
 
 
 def _trouble(topics: Sequence[ForeignTopic]) -> Finding:
@@ -31,6 +31,23 @@ def _trouble(topics: Sequence[ForeignTopic]) -> Finding:
     if not failed:
         return fine("topics", f"{len(topics)}, each the one whose positions are stored")
     return Finding("topics", FindingLevel.BAD, some([f"{topic.category}: {topic.trouble}" for topic in failed]))
+
+
+def _partitions(topics: Sequence[ForeignTopic]) -> list[Finding]:
+    """Warn of partitions that nodes have not taken over yet; afterwards the store does not know which are new."""
+    grown = [f"{topic.topic}: {topic.added} more" for topic in topics if topic.added]
+    if not grown:
+        return []
+    remedy = "A stream may be in two of them now: its order is not kept until its older events are handled."
+    return [Finding("partitions", FindingLevel.WARN, some(grown), remedy)]
+
+
+def _positions(topics: Sequence[ForeignTopic]) -> Finding:
+    stopped = [share for topic in topics for share in topic.stopped]
+    if not stopped:
+        return fine("positions", "the next event of each share is there")
+    remedy = "These shares are stopped: pause the consumer, then holdfast consumer reset NAME --to beginning."
+    return Finding("positions", FindingLevel.BAD, some(stopped), remedy)
 
 
 def _replicas(topics: Sequence[ForeignTopic]) -> Finding:

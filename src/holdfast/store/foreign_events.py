@@ -30,6 +30,7 @@ class ForeignTopic(msgspec.Struct, frozen=True, kw_only=True):
     """How the other system keeps the events of a category; `trouble` says why that is unknown, or wrong.
 
     Events are deleted after `retention` seconds; the oldest one that a consumer has not read is `unread_for` old.
+    `stopped` names the shares whose next events are gone, and `added` is the number of partitions that are new.
     """
 
     category: str
@@ -39,6 +40,8 @@ class ForeignTopic(msgspec.Struct, frozen=True, kw_only=True):
     min_in_sync: int = 0
     retention: float | None = None
     unread_for: float | None = None
+    stopped: tuple[str, ...] = ()
+    added: int = 0
 
 
 class ForeignEvents(Protocol):

@@ -296,7 +296,7 @@ class EventRunner:
         return self._effect
 
     def _note(self, effect: EventEffect, events: Sequence[StoredEvent], progress: ShareProgress) -> None:
-        progress.passed(events[-1])
+        progress.passed(events[-1], len(events))
         if effect.is_committed:
             progress.committed_to(effect.commit.position)
 

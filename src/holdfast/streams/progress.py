@@ -42,10 +42,10 @@ class ShareProgress:
         self.parked.add(event.stream)
         self.passed(event)
 
-    def passed(self, event: StoredEvent) -> None:
-        """Record that an event is done: handled, skipped or parked."""
-        self.done = self.place(event)
-        self._handled += 1
+    def passed(self, last: StoredEvent, number: int = 1) -> None:
+        """Record that so many events are done, up to the last of them: handled, skipped or parked."""
+        self.done = self.place(last)
+        self._handled += number
 
     def passed_to(self, position: int) -> None:
         """Record that no event is left up to a position."""

@@ -31,6 +31,7 @@ class Fault(StrEnum):
     RESTART = "restart"
     SERVER_STOP = "server_stop"
     BROKER = "broker"
+    BROKER_STOP = "broker_stop"
     SKEW = "skew"
     SNAPSHOT = "snapshot"
 
@@ -46,7 +47,8 @@ MEANINGS: Final[Mapping[Fault, str]] = {
     Fault.TERMINATE: "sessions terminated by the server",
     Fault.RESTART: "kill -9 of the server, and started again",
     Fault.SERVER_STOP: "the server stopped (PostgreSQL at once, others in order), and started again",
-    Fault.BROKER: "the broker that keeps the events killed or stopped, and started again",
+    Fault.BROKER: "kill -9 of the broker that keeps the events, and started again",
+    Fault.BROKER_STOP: "the same broker stopped in order, and started again",
     Fault.SKEW: "workers whose wall clock is off by up to ten minutes",
     Fault.SNAPSHOT: "a snapshot held open",
 }
@@ -68,9 +70,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     producers: int
     faults: dict[Fault, int]
 
-    def with_more(self, fault: Fault, count: int) -> Profile:
-        """Return the same with another kind of fault."""
-        return msgspec.structs.replace(self, faults={**self.faults, fault: count})
+    def with_more(self, faults: Mapping[Fault, int]) -> Profile:
+        """Return the same with other kinds of faults."""
+        return msgspec.structs.replace(self, faults={**self.faults, **faults})
 
     def with_jobs(self, jobs: int) -> Profile:
         """Return the same with another number of jobs, and with more time if they would come too fast."""

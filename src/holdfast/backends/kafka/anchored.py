@@ -27,6 +27,7 @@ from holdfast.backends.kafka.categories import KafkaCategories
 from holdfast.backends.kafka.consumers import AnchoredConsumers
 from holdfast.backends.kafka.error_map import ClientHealth
 from holdfast.backends.kafka.events import REFUSALS, KafkaEvents
+from holdfast.backends.kafka.joined import JoinedEvents
 from holdfast.backends.kafka.location import KafkaLocation
 from holdfast.backends.kafka.over_store import OverStore
 from holdfast.backends.kafka.producing import KafkaAppender
@@ -108,8 +109,8 @@ class AnchoredStreams:
         return self.store.foreign
 
     def join(self, using: object) -> EventStore:
-        """Return the verbs for categories in the store, bound to the caller's transaction."""
-        return self.store.join(using)
+        """Return the verbs for categories in the store, bound to the caller's transaction; others are refused."""
+        return cast("EventStore", JoinedEvents(self.store.join(using), self.categories))
 
 
 class _Parts:

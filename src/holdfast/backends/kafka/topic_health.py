@@ -1,9 +1,9 @@
-"""What `doctor` asks of the topics: whether they are the same, how they are replicated, and what they delete."""
+"""What `doctor` asks of the topics: whether they are the same, how they are replicated, and what they have deleted."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 
@@ -13,7 +13,7 @@ from holdfast.backends.kafka.over_store import OverStore
 from holdfast.backends.kafka.topics import KafkaTopics
 from holdfast.errors import HoldfastError
 from holdfast.store.backend import Insight
-from holdfast.store.foreign_events import FOREIGN_TOPICS, ForeignEvents, ForeignTopic
+from holdfast.store.foreign_events import FOREIGN_TOPICS, ForeignEvents, ForeignTopic, PartitionEnds
 from holdfast.store.stream_values import Category, ConsumerView
 
 
@@ -37,8 +37,9 @@ class AnchoredInsight(OverStore[Insight]):
     async def facts(self) -> dict[str, str]:
         """Return the facts of the store, and those of the topics as JSON."""
         found = await self._store.facts()
+        categories = await self._foreign.all()  # before the look at consumers, which takes new partitions over
         views = await self._consumers()
-        topics = await asyncio.gather(*(self._health(each, views) for each in await self._foreign.all()))
+        topics = await asyncio.gather(*(self._health(each, views) for each in categories))
         return {**found, FOREIGN_TOPICS: msgspec.json.encode(topics).decode()}
 
     async def _health(self, category: Category, views: Iterable[ConsumerView]) -> ForeignTopic:
@@ -48,6 +49,7 @@ class AnchoredInsight(OverStore[Insight]):
             settings = await self._topics.settings(home.topic)
             retention = int(settings.get("retention.ms", "-1"))
             deletes = retention >= 0 and "delete" in settings.get("cleanup.policy", "")
+            ends = await self._topics.ends(home.topic, facts.partitions)
             return ForeignTopic(
                 category=home.category,
                 topic=home.topic,
@@ -55,9 +57,22 @@ class AnchoredInsight(OverStore[Insight]):
                 min_in_sync=int(settings.get("min.insync.replicas", "1")),
                 retention=retention / 1000 if deletes else None,
                 unread_for=_unread_for(home.category, views) if deletes else None,
+                stopped=tuple(_stopped(home.category, views, ends)),
+                added=max(0, facts.partitions - category.partitions),
             )
         except HoldfastError as error:
             return ForeignTopic(category=home.category, topic=home.topic, trouble=str(error))
+
+
+def _stopped(category: str, views: Iterable[ConsumerView], ends: Sequence[PartitionEnds]) -> Iterable[str]:
+    """Return the shares whose position is before the beginning or past the end of their partition."""
+    for view in (share for each in views for share in each.shares if share.share.category == category):
+        consumer, number = view.share.consumer, view.share.partition_id
+        if number < len(ends) and not ends[number].trimmed <= view.position <= ends[number].head:
+            yield (
+                f"{consumer}, partition {number} of {category}: position {view.position}, and the topic has "
+                f"{ends[number].trimmed} to {ends[number].head}"
+            )
 
 
 def _unread_for(category: str, views: Iterable[ConsumerView]) -> float | None:

@@ -240,7 +240,7 @@ def _plan(
     name: str, target: Target, broker: KafkaServer | None, *, seed: int | None, jobs: int | None, streams: bool
 ) -> RunPlan:
     from holdfast.torture.calibrate import fitting_lease
-    from holdfast.torture.plan import Fault, RunPlan, profile_of
+    from holdfast.torture.plan import RunPlan, profile_of
     from holdfast.torture.streams.profiles import BROKER_FAULTS, stream_profile_of
 
     find = stream_profile_of if streams else profile_of
@@ -248,7 +248,7 @@ def _plan(
     if jobs is not None:
         profile = profile.with_jobs(jobs)
     if broker is not None:
-        profile = profile.with_more(Fault.BROKER, BROKER_FAULTS[name])
+        profile = profile.with_more(BROKER_FAULTS[name])
     drawn = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     return RunPlan(name=name, profile=profile, seed=drawn, lease=fitting_lease())
 

@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.errors import StoreError
 from holdfast.torture.failure import FaultFailed, RunFailed
 from holdfast.torture.nemesis.base import FaultInjector
-from holdfast.torture.nemesis.broker import KillBroker
+from holdfast.torture.nemesis.broker import KillBroker, StopBroker
 from holdfast.torture.nemesis.commit import CutAtCommit, CutAtStatement
 from holdfast.torture.nemesis.cut import Cut
 from holdfast.torture.nemesis.failpoint import Failpoint
@@ -35,6 +35,7 @@ INJECTORS: Final[tuple[FaultInjector, ...]] = (
     KillServer(),
     StopServer(),
     KillBroker(),
+    StopBroker(),
     Skew(),
     HoldSnapshot(),
 )

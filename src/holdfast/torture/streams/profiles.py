@@ -46,6 +46,10 @@ _RELEASE_ONE_WRITER: Final = msgspec.structs.replace(
     faults=faults_of(kill=60, failpoint=40, stop=50, term=12),
 )
 
-BROKER_FAULTS: Final = {"smoke": 1, "standard": 4, "release": 12}
-"""How often the broker is taken down, by profile, if the run has started one for its events."""
+BROKER_FAULTS: Final = {
+    "smoke": faults_of(broker=1),
+    "standard": faults_of(broker=3, broker_stop=1),
+    "release": faults_of(broker=10, broker_stop=4),
+}
+"""How often the broker is killed and stopped, by profile, if the run has started one for its events."""
 stream_profile_of = Profiles(_SMOKE, _STANDARD, _RELEASE, _RELEASE_ONE_WRITER).of
