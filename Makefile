@@ -56,7 +56,7 @@ test: setup ## the suite, with a short torture of each store, without the slow t
 	@$(BIN)/pytest --ignore=tests/house -m "not slow and not torture" -n 3 --dist worksteal -q  # many of them wait: three fill two cores
 
 test-slow: setup ## the tests that take seconds or start real processes
-	@$(BIN)/pytest -m slow -n 3 --dist worksteal -q
+	@$(BIN)/pytest -m "slow and not torture" -n 3 --dist worksteal -q
 
 exhaustive: setup ## by hand, hours: every pair of interleaved operations, all mutants, long simulations
 	@$(BIN)/pytest -m torture -n 3 --dist worksteal -q
