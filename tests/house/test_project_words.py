@@ -6,6 +6,7 @@ import ast
 import io
 import re
 import tokenize
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,6 @@ from tests.house.sources import PACKAGE, ROOT, Finding, Module, modules, report,
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"
 
@@ -70,7 +70,7 @@ DIALECT = {
 BANNED = DOUBLES | DIALECT
 
 # These quote words of older versions and of other queues.
-QUOTING = {"src/holdfast/runtime/unknown_settings.py", "src/holdfast/cli/celery_hints.py"}
+QUOTING = {"src/holdfast/runtime/unknown_settings.py", "src/holdfast/cli/celery_remedies.py"}
 
 # Terms of Python, of its libraries, and the system user of that name.
 _OF_OTHERS = re.compile(r"get_type_hints|param_hint|type[ _]hints?|^nobody$")
@@ -94,7 +94,7 @@ def identifiers(module: Module) -> Iterator[tuple[int, str]]:
 
 
 def bound_names(module: Module) -> Iterator[tuple[int, str]]:
-    """Yield every name that the module itself introduces: names of others are not its choice."""
+    """Yield every name that the module itself introduces, its own included: names of others are not its choice."""
     for node in ast.walk(module.tree):
         match node:
             case ast.Name(id=name, ctx=ast.Store(), lineno=line) | ast.arg(arg=name, lineno=line):
@@ -103,6 +103,9 @@ def bound_names(module: Module) -> Iterator[tuple[int, str]]:
                 yield line, name
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield node.lineno, node.name
+            case ast.alias(asname=str(name), lineno=line):
+                yield line, name
+    yield 1, Path(module.path).stem
 
 
 def prose(module: Module) -> Iterator[tuple[int, str]]:

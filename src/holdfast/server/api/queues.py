@@ -108,7 +108,7 @@ async def report_worker(call: ApiCall[NoFields, ReportedWorker]) -> Answer:
     body, worker_id = call.body, call.path("worker")
     check_queues(call, body.queues)
     peer = call.request.client
-    await call.state.extending.report(
+    await call.state.extending.heartbeat(
         WorkerHeartbeat(
             worker_id=worker_id,
             host=body.host or ("unknown" if peer is None else peer.host),
