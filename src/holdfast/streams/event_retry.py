@@ -62,12 +62,12 @@ def goes_alone(losses: int) -> bool:
     return losses >= SUSPECTED
 
 
-def is_tried(consumer: Consumer) -> bool:
+def writes_trial(consumer: Consumer) -> bool:
     """Return whether a trial is written to the store: only if the event could be skipped or parked because of it."""
     return consumer.on_error is not OnError.BLOCK
 
 
-def is_guilty(consumer: Consumer, losses: int) -> bool:
+def fails_for_good(consumer: Consumer, losses: int) -> bool:
     """Return whether the next event counts as failed for good: its node died each time."""
     return has_killed(losses) and consumer.on_error is not OnError.BLOCK
 
@@ -80,7 +80,7 @@ def has_killed(losses: int) -> bool:
     return losses > _MOST_TRIAL_LOSSES
 
 
-def guilt(losses: int) -> Failure:
+def lost_nodes(losses: int) -> Failure:
     """Return the failure of an event that killed its nodes."""
     message = f"{losses} nodes in a row died before this event was done: look for a crash, or for an out-of-memory kill"
     return Failure("NodeLost", message)

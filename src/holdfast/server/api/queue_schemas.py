@@ -110,7 +110,7 @@ class ReportedWorker(Request, frozen=True):
     pid: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
 
 
-class HeardWorker(msgspec.Struct, frozen=True):
+class HeartbeatSent(msgspec.Struct, frozen=True):
     """A worker whose report was received."""
 
     worker_id: str
