@@ -145,7 +145,7 @@ class Effect(ABC):
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
 
-class _StoreCalls(Protocol):
+class _EffectCalls(Protocol):
     """How the life cycle calls the store."""
 
     def begin(self, effect: Effect, isolation: Isolation) -> AbstractAsyncContextManager[Any]: ...
@@ -192,7 +192,7 @@ class _BlockingCalls:
 class _Life:
     """The life cycle as a context manager: a class, because an async generator costs an effect some 8 µs."""
 
-    def __init__(self, effect: Effect, calls: _StoreCalls, isolation: Isolation, *, ends: bool) -> None:
+    def __init__(self, effect: Effect, calls: _EffectCalls, isolation: Isolation, *, ends: bool) -> None:
         self._effect = effect
         self._calls = calls
         self._isolation: Isolation = isolation

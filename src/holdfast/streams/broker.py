@@ -50,7 +50,7 @@ class Drop(Command, frozen=True):
     """Stop: the grant is stale."""
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _LastAnswer(msgspec.Struct, frozen=True):
     """The store's last answer: the shares granted to this node, and since when (local clock) the node may be silent."""
 
     since: float
@@ -63,7 +63,7 @@ class Broker:
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
         self._held: dict[Share, OwnedShare] = {}
-        self._answer: _Answer | None = None  # replaced as a whole by the heartbeat thread
+        self._answer: _LastAnswer | None = None  # replaced as a whole by the heartbeat thread
 
     @property
     def grants(self) -> list[Grant]:
@@ -83,7 +83,7 @@ class Broker:
         since = [] if former is None else [former.since]
         if sent is not None:
             since.append(sent + answer.waited.total_seconds())
-        self._answer = _Answer(max(since), frozenset(owned.grant for owned in answer.owned))
+        self._answer = _LastAnswer(max(since), frozenset(owned.grant for owned in answer.owned))
 
     def compare(self, answer: OwnedShares) -> list[Command]:
         """Compare the store's answer with the shares held here; return the commands that make them match."""

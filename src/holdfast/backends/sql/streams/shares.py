@@ -19,7 +19,7 @@ from holdfast.model.move_guard import NodeSeen, ShareSeen, node_in_question, sti
 from holdfast.store.steps import Steps
 
 
-class _NodeRow(NamedTuple):
+class _LockedNode(NamedTuple):
     node_id: str
     incarnation: str
     draining: bool
@@ -33,7 +33,7 @@ class _LockedRows(NamedTuple):
     now: int
     grace: int
     paused: set[str]
-    nodes: dict[str, _NodeRow]
+    nodes: dict[str, _LockedNode]
     shares: dict[Share, ShareRow]
 
     def judged(self, move: Move) -> bool:
@@ -127,7 +127,7 @@ def _lock(moves: Sequence[Move], grace: int) -> Steps[_LockedRows]:
     return _LockedRows(now, grace, paused, nodes, {row.share: row for row in [*waited, *locked]})
 
 
-def _lock_nodes(moves: Sequence[Move]) -> Steps[dict[str, _NodeRow]]:
+def _lock_nodes(moves: Sequence[Move]) -> Steps[dict[str, _LockedNode]]:
     """Lock the nodes that moves depend on; the lock for a seizure for silence also blocks the node's heartbeats."""
     owned = {move.share for move in moves if not isinstance(move, GrantTo)}
     silent = {move.share for move in moves if isinstance(move, Seize) and move.reason is SeizeReason.SILENT}
@@ -136,8 +136,8 @@ def _lock_nodes(moves: Sequence[Move]) -> Steps[dict[str, _NodeRow]]:
     )
     node_ids = {name for (name,) in holders} | {move.node.node_id for move in moves if isinstance(move, GrantTo)}
     stopped, held = yield from together(
-        Ask("stop_nodes", {"node_ids": sorted({name for (name,) in suspects})}, _NodeRow),
-        Ask("hold_nodes", {"node_ids": sorted(node_ids)}, _NodeRow),
+        Ask("stop_nodes", {"node_ids": sorted({name for (name,) in suspects})}, _LockedNode),
+        Ask("hold_nodes", {"node_ids": sorted(node_ids)}, _LockedNode),
     )
     return {node.node_id: node for node in [*stopped, *held]}
 
