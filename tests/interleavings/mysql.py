@@ -19,7 +19,7 @@ from holdfast.backends.mysql.backend import MysqlBackend
 from holdfast.backends.mysql.connecting import connect
 from holdfast.backends.mysql.driver import VerbConnection, drop, is_open
 from holdfast.backends.mysql.error_map import is_conflict, is_duplicate
-from holdfast.backends.mysql.execute import Final, Session
+from holdfast.backends.mysql.execute import Committed, Final, Session
 from holdfast.backends.mysql.job_rows import MysqlJobRows
 from holdfast.backends.mysql.jobs import MysqlJobs
 from holdfast.backends.mysql.location import MysqlLocation
@@ -101,6 +101,8 @@ class MysqlRunner(SteppingRunner):
     async def answer(self, asked: Any) -> Any:
         if isinstance(asked, BecameReady):
             return []
+        if isinstance(asked, Committed):  # read committed: its own reads show what is committed
+            return None
         if isinstance(asked, Together | Final):  # others' statements may run between them, and before the end
             return [await self.answer(one) for one in asked.asks]
         request = Session(self._statements).request(asked)
