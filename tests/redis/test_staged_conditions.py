@@ -16,7 +16,7 @@ from tests.redis.whole import check_whole
 from tests.servers.redis import connection_of
 
 from holdfast.backends.redis import jobs as enqueuing
-from holdfast.backends.redis import staging
+from holdfast.backends.redis import staging, steps
 from holdfast.backends.redis.backend import RedisBackend
 from holdfast.backends.redis.steps import ScriptCall
 from holdfast.backends.redis.wire import AsyncWire
@@ -26,7 +26,7 @@ from holdfast.model.ids import new_id
 from holdfast.model.job import JobState, NewJob
 from holdfast.model.limits import Limit, LimitKey
 from holdfast.model.outcome import Completed, Failed
-from holdfast.store.values import Finish
+from holdfast.store.values import Finish, Retention
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.base import FAILURE, MANY, a_job, claim, enqueue, state_of
 from holdfast.testing.stores import open_store
@@ -271,6 +271,68 @@ async def test_other_calls_wait_for_a_batch_and_pass_one_that_was_left(
     check_whole(url)
 
 
+async def test_a_call_whose_reads_take_longer_than_the_lock_lasts_keeps_it(
+    backend: RedisBackend, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, url: str
+):
+    await backend.jobs.enqueue([a_job()])  # the lane is known
+    jobs = [unique(f"k{number}") for number in range(9)]
+    call, calls = AsyncWire.call, 0
+
+    async def slow(wire: AsyncWire, asked: ScriptCall, store: bytes) -> Any:
+        nonlocal calls
+        calls += 1
+        clock.advance(0.9)
+        return await call(wire, asked, store)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "_AT_ONCE", 2)
+        patch.setattr(AsyncWire, "call", slow)
+        assert await backend.jobs.enqueue(jobs) == [True] * 9
+    assert calls < 100, "it has not begun again and again"
+    check_whole(url)
+
+
+async def test_a_call_that_has_lost_the_lock_while_it_read_begins_again(
+    url: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+):
+    for number in itertools.count(2):
+        async with open_store(url, clock=clock) as backend, open_store(url, clock=clock) as rival:
+            await backend.jobs.enqueue([a_job()])
+            jobs, others = [unique(f"{number} {at}") for at in range(9)], [unique(f"{number} 3")]
+            acted = False
+
+            async def act(rival: Any = rival, others: list[NewJob] = others) -> None:
+                nonlocal acted
+                acted = True
+                clock.advance(LATER)
+                await rival.jobs.enqueue(others)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(steps, "_AT_ONCE", 2)
+                acting_before(patch, number, act)
+                answers = await backend.jobs.enqueue(jobs)
+            if not acted:
+                break
+            (held,) = await rival.jobs.enqueue([unique(f"{number} 3")])
+            assert held in {others[0].id, jobs[3].id}
+            assert answers[3] == (held == jobs[3].id or held)
+            clock.advance(LATER)
+        check_whole(url)
+    assert number > 15
+
+
+@pytest.mark.slow
+async def test_many_unique_jobs_are_enqueued_although_reading_alone_takes_longer_than_the_lock(
+    url: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.undo()
+    monkeypatch.setattr(staging, "_LOCKED", 200_000)
+    async with open_store(url) as backend:
+        jobs = [unique(f"key-{number}") for number in range(10_000)]
+        assert await backend.jobs.enqueue(jobs) == [True] * 10_000
+    check_whole(url)
+
+
 # -- how long the server is busy
 
 
@@ -340,6 +402,16 @@ async def _families_that_are_deleted(backend: RedisBackend) -> None:
     assert set(gone.values()) == {None}
 
 
+async def _many_lanes_that_are_pruned(backend: RedisBackend) -> None:
+    jobs = [a_job(f"queue {number % 80}") for number in range(24_000)]
+    await backend.jobs.enqueue(jobs)
+    for _ in range(24):
+        held = await claim(backend, 1000)
+        await backend.jobs.finish([Finish(job.lease, Completed()) for job in held])
+    backend._parts.here.server.clock.advance(2)  # type: ignore[union-attr]
+    assert await backend.jobs.prune(Retention(completed=timedelta(seconds=1)), 5000) == 5000
+
+
 async def _many_lanes_that_are_due_at_once(backend: RedisBackend) -> None:
     jobs = [a_job(f"queue {number % 80}", delay=timedelta(seconds=1)) for number in range(8000)]
     await backend.jobs.enqueue(jobs)
@@ -357,6 +429,7 @@ WORKLOADS = {
     "5,000 children of one job": _children_of_one,
     "one child of 5,000 jobs": _parents_of_one,
     "20 families of 500": _families_that_are_deleted,
+    "80 queues with 300 completed jobs, pruned": _many_lanes_that_are_pruned,
     "8,000 jobs of 80 queues, due at once": _many_lanes_that_are_due_at_once,
 }
 MOST = 15.0  # ms of the server's CPU time; as one script, such calls took 81 to 132 ms

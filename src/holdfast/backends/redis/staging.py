@@ -2,14 +2,16 @@
 
 ```text
    lock ─▶ read, decide ─▶ stage pieces ─▶ one script: the batch is enqueued ─▶ apply pieces ─▶ unlocked
-    2 s         2 s             2 s                  no expiry                   by any process
+    2 s     2 s for each        2 s for each         no expiry                   by any process
+            call                piece
 ```
 
 Pieces that were staged have no effect until the batch is complete. From then on its jobs are enqueued: if the process
 ends, the next one that promotes, or meets the lock, goes on.
 
 Only a call with conditions (unique keys, parents) takes the lock (`lua/batch_lock.lua`). While a batch has it, no other
-call writes conditions, and no job is deleted. So what the call reads stays valid, and it needs no guards.
+call writes conditions, and no job is deleted. So what the call reads stays valid, and it needs no guards. It renews the
+lock before each of its calls: reading may take many of them.
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from holdfast.backends.redis.scripts import APPLY_BATCH, STAGE
 from holdfast.backends.redis.steps import Command, Group, Pause, Pending, Restart, ScriptCall, Word, pending, read
 from holdfast.errors import StoreUnavailable
 from holdfast.store.steps import Steps
 
+T = TypeVar("T")
 _LOCKED = 2_000_000  # microseconds for which a batch has the lock after each of its scripts
 _ENQUEUED = 2**63 - 1  # the end of the lock of a batch that is enqueued: until it is inserted
 _WAIT = 0.02  # seconds between two looks at the lock, at most
@@ -45,12 +49,29 @@ def enqueue_in_pieces(packed: Sequence[bytes]) -> Steps[bytes]:
     return answers or b"1" * len(packed)
 
 
-def lock_for_batch() -> Steps[None]:
-    """Stage what this verb collects; until it is written, no other call writes conditions, or deletes jobs."""
+def under_lock(steps: Steps[T]) -> Steps[T]:
+    """Stage what these steps collect; until it is written, no other call writes conditions, or deletes jobs.
+
+    The lock is renewed before each call. If it was lost, what was read may have changed: raises `Restart`.
+    """
     name = secrets.token_bytes(16)
-    if not (yield ScriptCall(STAGE, [name, 0, _LOCKED, 0], is_kept_back=True)):
-        raise Restart
+    yield from _locked(name, 0)
     (yield from pending()).batch = name
+    try:
+        asked = next(steps)
+        while True:
+            if isinstance(asked, ScriptCall):
+                yield from _locked(name, "+")
+            asked = steps.send((yield asked))
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    finally:
+        steps.close()
+
+
+def _locked(name: bytes, how: Word) -> Steps[None]:
+    if not (yield ScriptCall(STAGE, [name, how, _LOCKED, 0], is_kept_back=True)):
+        raise Restart
 
 
 def commit_batch(collected: Pending) -> Steps[None]:
