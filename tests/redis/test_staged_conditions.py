@@ -271,8 +271,9 @@ async def test_other_calls_wait_for_a_batch_and_pass_one_that_was_left(
     check_whole(url)
 
 
+@pytest.mark.parametrize(("each", "slow_by"), [(0, 0.9), (200_000, 1.8)])
 async def test_a_call_whose_reads_take_longer_than_the_lock_lasts_keeps_it(
-    backend: RedisBackend, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, url: str
+    backend: RedisBackend, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, url: str, each: int, slow_by: float
 ):
     await backend.jobs.enqueue([a_job()])  # the lane is known
     jobs = [unique(f"k{number}") for number in range(9)]
@@ -281,11 +282,12 @@ async def test_a_call_whose_reads_take_longer_than_the_lock_lasts_keeps_it(
     async def slow(wire: AsyncWire, asked: ScriptCall, store: bytes) -> Any:
         nonlocal calls
         calls += 1
-        clock.advance(0.9)
+        clock.advance(slow_by)
         return await call(wire, asked, store)
 
     with monkeypatch.context() as patch:
         patch.setattr(steps, "_AT_ONCE", 2)
+        patch.setattr(staging, "_FOR_EACH", each)
         patch.setattr(AsyncWire, "call", slow)
         assert await backend.jobs.enqueue(jobs) == [True] * 9
     assert calls < 100, "it has not begun again and again"
@@ -314,18 +316,6 @@ async def test_a_call_that_has_lost_the_lock_while_it_read_begins_again(
             assert (answers[3], given) in ((True, [jobs[3].id]), (others[0].id, [True]))
         check_whole(url)
     assert number > 15
-
-
-@pytest.mark.slow
-async def test_many_unique_jobs_are_enqueued_although_reading_alone_takes_longer_than_the_lock(
-    url: str, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.undo()
-    monkeypatch.setattr(staging, "_LOCKED", 200_000)
-    async with open_store(url) as backend:
-        jobs = [unique(f"key-{number}") for number in range(10_000)]
-        assert await backend.jobs.enqueue(jobs) == [True] * 10_000
-    check_whole(url)
 
 
 # -- how long the server is busy

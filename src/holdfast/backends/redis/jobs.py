@@ -62,10 +62,11 @@ class RedisJobs(JobsOverRows):
         if transaction is not None:
             return await transaction.enqueue(jobs, self._insert)
         conditions = [job.conditions for job in jobs if job.conditions is not None]
-        if not conditions or len(jobs) + sum(len(each.after) for each in conditions) <= _IN_ONE:
+        size = len(jobs) + sum(len(each.after) for each in conditions)
+        if not conditions or size <= _IN_ONE:
             answers = await super().enqueue(jobs)
         else:
-            answers = await self._change(lambda: under_lock(enqueue(self._redis_rows, jobs, self._insert)))
+            answers = await self._change(lambda: under_lock(enqueue(self._redis_rows, jobs, self._insert), size))
         if self._directory.is_replicated and not self._is_joined and conditions:
             ids = [answer if isinstance(answer, str) else job.id for job, answer in zip(jobs, answers, strict=True)]
             try:
