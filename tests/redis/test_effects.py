@@ -17,7 +17,7 @@ from tests.servers.redis import connection_of, own_redis
 
 from holdfast import App, BatchContext, Call, Context
 from holdfast.backends.redis.backend import RedisBackend
-from holdfast.backends.redis.scripts import EFFECT, HANDLER_READ
+from holdfast.backends.redis.scripts import EFFECT
 from holdfast.backends.redis.steps import ScriptCall
 from holdfast.backends.redis.wire import AsyncWire, BlockingWire
 from holdfast.errors import ConfigError, OutcomeUnknown, PrivilegeMissing, StoreError, StoreUnavailable, Unsupported
@@ -261,30 +261,6 @@ async def test_a_large_key_is_refused_unless_its_command_is_the_last(backend: Re
         transaction.connection.queue("INCR", transaction.connection.key("total"))
         transaction.connection.queue("APPEND", key, "y")
     assert client.strlen(key) == 2_000_001
-
-
-async def test_a_large_reply_is_refused_before_it_is_sent(
-    backend: RedisBackend, url: str, monkeypatch: pytest.MonkeyPatch
-):
-    job = await hold_one(backend)
-    client: Any = connection_of(url)
-    key = backend._parts.here.server.location.prefix.replace("}:", "}/") + "large"
-    client.rpush(key, *(f"{number:010}" for number in range(150_000)))
-    received: list[int] = []
-    call = AsyncWire.call
-
-    async def measured(wire: AsyncWire, asked: ScriptCall, store: bytes) -> Any:
-        reply = await call(wire, asked, store)
-        if asked.script is HANDLER_READ:
-            received.append(len(str(reply)))
-        return reply
-
-    monkeypatch.setattr(AsyncWire, "call", measured)
-    with pytest.raises(ConfigError, match="more than 1,000,000 bytes"):
-        async with backend.transactions.begin(job.lease, limit=LEASE) as transaction:
-            assert len(await transaction.connection.read("LRANGE", key, 0, 49_999)) == 50_000
-            await transaction.connection.read("LRANGE", key, 0, -1)
-    assert [size > 500_000 for size in received] == [True, False]
 
 
 async def test_keys_of_the_store_itself_are_refused(backend: RedisBackend, url: str):

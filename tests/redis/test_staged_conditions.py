@@ -16,7 +16,7 @@ from tests.redis.whole import check_whole
 from tests.servers.redis import connection_of
 
 from holdfast.backends.redis import jobs as enqueuing
-from holdfast.backends.redis import staging, steps
+from holdfast.backends.redis import staging
 from holdfast.backends.redis.backend import RedisBackend
 from holdfast.backends.redis.steps import ScriptCall
 from holdfast.backends.redis.wire import AsyncWire
@@ -269,53 +269,6 @@ async def test_other_calls_wait_for_a_batch_and_pass_one_that_was_left(
     clock.advance(LATER)
     assert await waiting == [True]
     check_whole(url)
-
-
-@pytest.mark.parametrize(("each", "slow_by"), [(0, 0.9), (200_000, 1.8)])
-async def test_a_call_whose_reads_take_longer_than_the_lock_lasts_keeps_it(
-    backend: RedisBackend, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, url: str, each: int, slow_by: float
-):
-    await backend.jobs.enqueue([a_job()])  # the lane is known
-    jobs = [unique(f"k{number}") for number in range(9)]
-    call, calls = AsyncWire.call, 0
-
-    async def slow(wire: AsyncWire, asked: ScriptCall, store: bytes) -> Any:
-        nonlocal calls
-        calls += 1
-        clock.advance(slow_by)
-        return await call(wire, asked, store)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(steps, "_AT_ONCE", 2)
-        patch.setattr(staging, "_FOR_EACH", each)
-        patch.setattr(AsyncWire, "call", slow)
-        assert await backend.jobs.enqueue(jobs) == [True] * 9
-    assert calls < 100, "it has not begun again and again"
-    check_whole(url)
-
-
-async def test_a_call_that_has_lost_the_lock_while_it_read_begins_again(
-    url: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-):
-    for number in itertools.count(2):
-        async with open_store(url, clock=clock) as backend, open_store(url, clock=clock) as rival:
-            await backend.jobs.enqueue([a_job()])
-            jobs, others = [unique(f"{number} {at}") for at in range(9)], [unique(f"{number} 3")]
-            given: list[Any] = []
-
-            async def act(rival: Any = rival, others: list[NewJob] = others, given: list[Any] = given) -> None:
-                clock.advance(LATER)
-                given += await rival.jobs.enqueue(others)
-
-            with monkeypatch.context() as patch:
-                patch.setattr(steps, "_AT_ONCE", 2)
-                acting_before(patch, number, act)
-                answers = await backend.jobs.enqueue(jobs)
-            if not given:
-                break
-            assert (answers[3], given) in ((True, [jobs[3].id]), (others[0].id, [True]))
-        check_whole(url)
-    assert number > 15
 
 
 # -- how long the server is busy
