@@ -61,7 +61,7 @@ def is_silent(since: _Span, ttl: _Span, grace: _Span) -> bool:
     return not -ttl <= since <= ttl + grace
 
 
-class AllocationState(StrEnum):
+class ShareState(StrEnum):
     """The state of a share."""
 
     FREE = "free"
