@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import tasks
-from tasks import AT_ONCE, Nap, app, book, fetch, hang, nap, step, take_turn
+from tasks import AT_ONCE, FIRST_PAUSE, Nap, app, book, fetch, hang, nap, step, take_turn
 
 from holdfast import JobFailed, JobHandle, chain
 from holdfast.testing.redis_server import redis_server
@@ -75,10 +75,13 @@ async def failed_jobs() -> None:
         for view in (await app.jobs.list("failed", queue="pages")).jobs:
             attempts = (await app.jobs.show(view.id)).attempts
             starts = [each.started_at for each in attempts]
-            pauses = [f"{(late - early).total_seconds():.1f} s" for early, late in pairwise(starts)]
+            lengths = [(late - early).total_seconds() for early, late in pairwise(starts)]
+            pauses = [f"{length:.1f} s" for length in lengths]
             last = attempts[-1]
             print(f"failed: {view.task}, attempt {view.attempt} of {view.max_attempts}", end="")
             print(f", {last.error_class}: {last.message}" + (f"; pauses {', '.join(pauses)}" if pauses else ""))
+            grown = all(length >= FIRST_PAUSE * 2**number for number, length in enumerate(lengths))
+            check(grown and len(pauses) == view.max_attempts - 1, "the pauses do not double")
         try:
             await jobs[0].result()
         except JobFailed as error:

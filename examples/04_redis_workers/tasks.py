@@ -12,6 +12,7 @@ from holdfast import App, Exponential
 from holdfast.hooks import WorkerEnd
 
 AT_ONCE = 8  # jobs at once in a worker
+FIRST_PAUSE = 0.1  # seconds before the second attempt; before each later one twice as much
 
 app = App()
 napping: list[int] = []  # the naps of this moment
@@ -44,7 +45,7 @@ async def take_turn(name: str) -> None:
     began.append(name)
 
 
-@app.task(queue="pages", max_attempts=4, retry=Exponential(base=0.1, factor=2, jitter="none"))
+@app.task(queue="pages", max_attempts=4, retry=Exponential(base=FIRST_PAUSE, factor=2, jitter="none"))
 async def fetch(page: int) -> str:
     """Fail until the other side is repaired."""
     if is_broken:

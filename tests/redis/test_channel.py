@@ -69,6 +69,18 @@ async def test_a_call_without_a_reply_ends_after_its_time(channel: Channel):
     assert asyncio.get_running_loop().time() - began >= 0.19
 
 
+async def test_a_time_limit_that_passes_as_the_first_of_two_replies_comes_still_ends_the_call(channel: Channel):
+    waiting = asyncio.create_task(channel.exchange([("BLPOP", "there-is-none", 0), ("PING",)], 10))
+    await asyncio.sleep(0)
+    channel.data_received(b"+OK\r\n")  # the caller has not taken it yet
+    assert channel._alarm is not None
+    channel._alarm.cancel()
+    channel._until = 0.0
+    channel._check_time()
+    with pytest.raises(TimeoutError, match="no reply in time"):
+        await asyncio.wait_for(waiting, 5)
+
+
 async def test_a_call_whose_connection_is_closed_fails_and_so_does_the_next(channel: Channel, url: str):
     number = await _one(channel, ("CLIENT", "ID"), 10)
     waiting = asyncio.create_task(_one(channel, ("BLPOP", "there-is-none", 0), 10))

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.redis.ending import acting_before
 from tests.redis.whole import check_whole
 
 from holdfast.backends.redis.backend import RedisBackend
@@ -56,3 +57,37 @@ async def test_many_workers_drain_within_a_limit_and_each_job_is_claimed_once(ur
 
         await asyncio.gather(*map(work, range(6)))
     assert len(claimed) == len(set(claimed)) == 120
+
+
+async def test_a_claim_decides_and_claims_under_one_state_of_the_limits(
+    backend: RedisBackend, url: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Another coroutine of the process reads a newer limit between the choice and the claim."""
+    await backend.queues.limit(QUEUE, Limit(running=5))
+    await backend.jobs.enqueue([a_job() for _ in range(5)])
+
+    async def lower() -> None:
+        async with open_store(url) as other:
+            await other.queues.limit(QUEUE, Limit(running=1))
+        await backend.insight.queues()
+
+    with monkeypatch.context() as patch:
+        acting_before(patch, 1, lower, "front")
+        assert len(await claim(backend, limit=5)) == 1
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_counts_are_of_all_lanes_although_one_is_added_while_they_are_read(
+    backend: RedisBackend, url: str, monkeypatch: pytest.MonkeyPatch, number: int
+):
+    await backend.jobs.enqueue([a_job("first")])
+
+    async def add() -> None:
+        async with open_store(url) as other:
+            await other.jobs.enqueue([a_job("second")])
+        await backend.jobs.enqueue([a_job("second")])
+
+    with monkeypatch.context() as patch:
+        acting_before(patch, number, add, "read")
+        found = {queue.name: queue.ready for queue in await backend.insight.queues()}
+    assert found in ({"first": 1}, {"first": 1, "second": 2})

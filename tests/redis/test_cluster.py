@@ -14,7 +14,7 @@ from tests.servers.redis import connection_of, own_redis
 
 from holdfast import App
 from holdfast.app.open import open_backend
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import ConfigError, StoreUnavailable
 from holdfast.model.outcome import Completed
 from holdfast.store.values import Finish, Verdict
 from holdfast.testing.conformance.base import LEASE, a_job, claim, enqueue, hold_one
@@ -106,6 +106,19 @@ async def test_a_node_to_which_the_slot_is_moved_gets_no_second_store(cluster: C
         with pytest.raises(StoreUnavailable, match="being moved"):
             await backend.jobs.enqueue([a_job()])
         assert (cluster.keys(0), cluster.keys(1)) == before
+
+
+async def test_the_level_is_that_of_the_node_that_has_the_store(cluster: Cluster):
+    here, there = cluster.clients
+    here.config_set("appendonly", "yes")
+    async with open_store(f"{cluster.url(1)}&durability=1s") as backend:  # the other node keeps nothing
+        await enqueue(backend, a_job())
+    here.config_set("appendonly", "no")
+    there.config_set("appendonly", "yes")
+    refused = open_backend(f"{cluster.url(1)}&durability=1s")
+    with pytest.raises(ConfigError, match="durability=1s"):
+        await refused.open()
+    await refused.close()
 
 
 async def test_a_slot_that_is_moved_at_once_takes_the_store_with_it(cluster: Cluster):

@@ -13,6 +13,7 @@ from holdfast.backends.redis.location import RedisLocation
 from holdfast.backends.redis.server_facts import ServerReport
 from holdfast.errors import ConfigError, SchemaMismatch
 from holdfast.reports.doctor import examine
+from holdfast.reports.doctor_redis import examine_redis
 from holdfast.reports.finding import Finding, FindingLevel
 from holdfast.testing.redis_server import RedisServer
 
@@ -96,6 +97,29 @@ async def test_where_a_level_cannot_be_checked_that_is_a_warning(server: RedisSe
     client.acl_setuser("blind", enabled=True, nopass=True, keys=["*"], channels=["*"], commands=["+@all", "-config"])
     url = _url(server, "durability=fsync").replace("redis://", "redis://blind:x@")
     assert (await _findings(url))["durability"].verdict is WARN
+    found = (await _findings(url.replace("&durability=fsync", "")))["durability"]
+    assert (found.verdict, "CONFIG GET is not allowed" in found.text, bool(found.remedy)) == (WARN, True, True)
+    assert (await _findings(url.replace("fsync", "volatile")))["durability"].verdict is OK
+
+
+@pytest.mark.parametrize(
+    ("facts", "check", "level", "text"),
+    [
+        ({"maxmemory_policy": "noeviction"}, "eviction", OK, "noeviction"),
+        ({}, "eviction", WARN, "does not say"),
+        ({"maxmemory_policy": "noeviction", "evicted_keys": "1200"}, "eviction", WARN, "1,200 keys"),
+        ({"latest_fork_usec": "1000000"}, "files", OK, "succeeded"),
+        ({"latest_fork_usec": "1000001"}, "files", WARN, "1.0 s, in which no call was answered"),
+        ({"aof_last_write_status": "err"}, "files", BAD, "aof_last_write_status"),
+        ({"aof_last_bgrewrite_status": "err"}, "files", BAD, "aof_last_bgrewrite_status"),
+        ({"aof_last_write_status": "ok", "aof_last_bgrewrite_status": "ok"}, "files", OK, "succeeded"),
+    ],
+)
+def test_what_a_server_reports_about_itself_is_judged(
+    facts: dict[str, str], check: str, level: FindingLevel, text: str
+):
+    (found,) = [found for found in examine_redis({"server": "valkey", **facts}) if found.check == check]
+    assert (found.verdict, text in found.text) == (level, True)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.redis.ending import Ends, ending_before
+from tests.redis.ending import Ends, acting_before, ending_before
 from tests.redis.whole import check_whole
 from tests.servers.redis import connection_of
 
@@ -46,6 +46,26 @@ async def test_the_next_verb_admits_what_an_ended_process_has_left(
         assert [each.id for each in await claim(backend)] == [second]
     assert await states(backend, second, third) == [READY if heir == "promote" else RUNNING, BLOCKED]
     check_whole(url)
+
+
+async def test_versions_of_a_key_grow_although_a_failover_has_lost_the_last_ones(
+    backend: RedisBackend, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, url: str
+):
+    client: Any = connection_of(url)
+    prefix = f"{{holdfast:{url.rpartition('name=')[2]}}}:"
+    seen: list[bytes] = []
+
+    async def note() -> None:
+        seen.extend(client.hget(key, "v") for key in client.scan_iter(match=f"{prefix}l\0*"))
+
+    await backend.queues.limit(EACH, Limit(running=1))
+    for _ in "ab":
+        with monkeypatch.context() as patch:
+            acting_before(patch, 1, note, "write")  # the key is marked, and not yet looked at
+            await enqueue(backend, keyed())
+        client.delete(f"{prefix}marks")
+        clock.advance(0.000001)
+    assert len(set(seen)) == len(seen) == 2
 
 
 async def test_jobs_of_a_key_without_a_limit_become_ready_wait_when_it_is_set_and_are_admitted_when_it_is_removed(

@@ -26,7 +26,7 @@ from holdfast.model.ids import new_id
 from holdfast.model.job import JobState, NewJob
 from holdfast.model.limits import Limit, LimitKey
 from holdfast.model.outcome import Completed, Failed
-from holdfast.store.values import Finish
+from holdfast.store.values import Finish, Retention
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.base import FAILURE, MANY, a_job, claim, enqueue, state_of
 from holdfast.testing.stores import open_store
@@ -340,6 +340,16 @@ async def _families_that_are_deleted(backend: RedisBackend) -> None:
     assert set(gone.values()) == {None}
 
 
+async def _many_lanes_that_are_pruned(backend: RedisBackend) -> None:
+    jobs = [a_job(f"queue {number % 80}") for number in range(24_000)]
+    await backend.jobs.enqueue(jobs)
+    for _ in range(24):
+        held = await claim(backend, 1000)
+        await backend.jobs.finish([Finish(job.lease, Completed()) for job in held])
+    backend._parts.here.server.clock.advance(2)  # type: ignore[union-attr]
+    assert await backend.jobs.prune(Retention(completed=timedelta(seconds=1)), 5000) == 5000
+
+
 async def _many_lanes_that_are_due_at_once(backend: RedisBackend) -> None:
     jobs = [a_job(f"queue {number % 80}", delay=timedelta(seconds=1)) for number in range(8000)]
     await backend.jobs.enqueue(jobs)
@@ -357,6 +367,7 @@ WORKLOADS = {
     "5,000 children of one job": _children_of_one,
     "one child of 5,000 jobs": _parents_of_one,
     "20 families of 500": _families_that_are_deleted,
+    "80 queues with 300 completed jobs, pruned": _many_lanes_that_are_pruned,
     "8,000 jobs of 80 queues, due at once": _many_lanes_that_are_due_at_once,
 }
 MOST = 15.0  # ms of the server's CPU time; as one script, such calls took 81 to 132 ms

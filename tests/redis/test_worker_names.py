@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from tests.redis.whole import check_whole
 from tests.servers.redis import connection_of
 
 from holdfast.backends.redis.backend import RedisBackend
+from holdfast.model.job import JobState
 from holdfast.model.outcome import Completed
 from holdfast.store.values import Finish, Retention
 from holdfast.testing.clock import ManualClock
@@ -80,3 +82,13 @@ async def test_a_job_that_is_claimed_while_names_are_pruned_keeps_its_worker(
     await _prune(backend, clock, 20)
     assert _names(url) == {b"worker-7"}
     check_whole(url)
+
+
+@pytest.mark.slow
+async def test_jobs_of_more_workers_than_one_command_can_name_are_read_at_once(backend: RedisBackend):
+    jobs = [a_job() for _ in range(8200)]
+    await backend.jobs.enqueue(jobs)
+    for number in range(len(jobs)):
+        await claim(backend, 1, worker_id=f"worker-{number}")
+    kept = await backend.jobs.delete([job.id for job in jobs], [JobState.COMPLETED], timedelta(0))
+    assert kept == dict.fromkeys((job.id for job in jobs), JobState.RUNNING)

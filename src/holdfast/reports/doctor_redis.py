@@ -53,7 +53,10 @@ def _memory(facts: Mapping[str, str]) -> Finding:
 
 
 def _eviction(facts: Mapping[str, str]) -> Finding:
-    policy = facts.get("maxmemory_policy", "unknown")
+    policy = facts.get("maxmemory_policy")
+    if policy is None:
+        text = "the server does not say whether it deletes keys when its memory is full"
+        return Finding("eviction", FindingLevel.WARN, text, "Make sure that maxmemory-policy is noeviction.")
     if facts.get("evicts") == "yes":
         remedy = "Set maxmemory-policy noeviction."
         return Finding("eviction", FindingLevel.BAD, f"{policy}: jobs are deleted when the memory is full", remedy)

@@ -49,11 +49,11 @@ class Channel(asyncio.Protocol):
             raise self._lost or ConnectionLost("the server has closed the connection")
         self._transport.write(b"".join(map(_pack, commands)))
         self._until = self._loop.time() + timeout
-        if self._alarm is None:
-            self._alarm = self._loop.call_later(timeout, self._check_time)
         while len(self._replies) < len(commands):
             if self._lost is not None:
                 raise self._lost
+            if self._alarm is None:  # it may go off between two replies
+                self._alarm = self._loop.call_at(self._until, self._check_time)
             self._waiter = self._loop.create_future()
             try:
                 await self._waiter

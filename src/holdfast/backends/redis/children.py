@@ -74,11 +74,24 @@ def _children(members: Sequence[bytes]) -> Steps[list[list[bytes]]]:
     sets: list[list[bytes]] = []
     while len(sets) < len(members):
         start, end = len(sets), len(sets) + 1
+        if sizes[start] > _CHILDREN:
+            sets.append((yield from _many_children(members[start])))
+            continue
         while end < len(members) and end - start < _PARENTS and sum(sizes[start : end + 1]) <= _CHILDREN:
             end += 1
         _, found = yield from read(*(("SMEMBERS", b"h" + name) for name in members[start:end]))
         sets += found
     return sets
+
+
+def _many_children(name: bytes) -> Steps[list[bytes]]:
+    """Return the children of one job, page by page; one that is linked meanwhile may be missing."""
+    children: dict[bytes, None] = {}
+    cursor = b""
+    while cursor != b"0":
+        _, ((cursor, found),) = yield from read(("SSCAN", b"h" + name, cursor or 0, "COUNT", _CHILDREN))
+        children |= dict.fromkeys(found)
+    return list(children)
 
 
 def _has_ended(job: StoredJob | None) -> bool:

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.backends.redis import limit_keys
 from holdfast.backends.redis.job_reads import JobReads
-from holdfast.backends.redis.lane_directory import FREE, Lane
+from holdfast.backends.redis.lane_directory import FREE, Lane, Snapshot
 from holdfast.backends.redis.queue_lists import counted, limit_uses, rate_field
 from holdfast.backends.redis.record import HEAD, KEYED, LEASE, LONG, bucket, seq_of, text_of, unpack, unpack_body
 from holdfast.backends.redis.scripts import CLAIM, FRONT
@@ -32,8 +32,13 @@ _BODY_AT = HEAD.size + LEASE.size
 
 
 class _Wanted(NamedTuple):
-    """The lanes that a worker serves and that are not paused: those without limits, and those with."""
+    """The lanes that a worker serves and that are not paused: those without limits, and those with.
 
+    All that a look decides is about `seen`, whose shape the claim names: others of this process may read a newer one
+    meanwhile.
+    """
+
+    seen: Snapshot
     free: list[int]
     limited: list[int]
 
@@ -46,7 +51,7 @@ def claim(rows: JobReads, request: ClaimRequest) -> Steps[Claim]:
     for look in range(_LOOKS):
         if look > 1:
             yield Pause(random.uniform(0, _PAUSE * look))  # noqa: S311 - not a secret
-        wanted = _wanted(rows, request)
+        wanted = _wanted(rows.directory.seen, request)
         if look and request.slots:
             request = msgspec.structs.replace(request, limit=min(request.limit, request.slots))
         if wanted.limited:
@@ -59,15 +64,15 @@ def claim(rows: JobReads, request: ClaimRequest) -> Steps[Claim]:
 
 
 def _free(rows: JobReads, request: ClaimRequest, wanted: _Wanted) -> Steps[Claim | None]:
-    """Claim from lanes without limits; None if the lanes have changed."""
-    lanes = b"".join(map(_LANE.pack, wanted.free + wanted.limited))
-    reply: Sequence[bytes] = yield ScriptCall(CLAIM, [*_words(rows, request), lanes, b""])
+    """Claim from lanes without limits; None if the lanes have changed, or jobs were evicted."""
+    reply: Sequence[bytes] = yield ScriptCall(CLAIM, [*_words(wanted, request), b""])
     if reply[0] == b"shape":
         yield from rows.directory.refresh()
-        return None
     if reply[0] == b"none":
         return Claim([])
-    jobs = _jobs(reply, rows.directory.lanes)
+    if reply[0] != b"jobs":
+        return None
+    jobs = _jobs(reply, wanted.seen.lanes)
     return Claim(jobs, is_cut=reply[2] == b"1" or len(jobs) == MOST < request.limit)
 
 
@@ -80,31 +85,29 @@ def _within_limits(rows: JobReads, request: ClaimRequest, wanted: _Wanted, look:
         return (yield from _free(rows, request, wanted))
     if not found.names:
         return found.claimed([], is_cut=False)
-    reply: Sequence[bytes] = yield ScriptCall(
-        CLAIM, [*_words(rows, request), b"", b"".join(found.names), *found.guards]
-    )
+    reply: Sequence[bytes] = yield ScriptCall(CLAIM, [*_words(wanted, request), b"".join(found.names), *found.guards])
     if reply[0] == b"jobs":
-        return found.claimed(_jobs(reply, rows.directory.lanes), is_cut=reply[2] == b"1")
+        return found.claimed(_jobs(reply, wanted.seen.lanes), is_cut=reply[2] == b"1")
     if reply[0] == b"shape":
         yield from rows.directory.refresh()
     return None
 
 
-def _wanted(rows: JobReads, request: ClaimRequest) -> _Wanted:
-    directory = rows.directory
+def _wanted(seen: Snapshot, request: ClaimRequest) -> _Wanted:
     tasks, queues = set(request.tasks), None if request.queues is None else set(request.queues)
-    wanted = _Wanted([], [])
-    for number, lane in enumerate(directory.lanes):
+    wanted = _Wanted(seen, [], [])
+    for number, lane in enumerate(seen.lanes):
         if lane[1] in tasks and (queues is None or lane[0] in queues):
-            places = directory.place_of(lane)
+            places = seen.place_of(lane)
             if not any(place.paused for place in places):
                 (wanted.limited if any(place.is_limited for place in places) else wanted.free).append(number)
     return wanted
 
 
-def _words(rows: JobReads, request: ClaimRequest) -> list[Word]:
+def _words(wanted: _Wanted, request: ClaimRequest) -> list[Word]:
     lease = (request.worker_id, span_micros(request.lease), int(request.isolates))
-    return [rows.directory.shape, *lease, min(request.limit, MOST), request.max_bytes]
+    lanes = b"".join(map(_LANE.pack, wanted.free + wanted.limited))
+    return [wanted.seen.shape, *lease, min(request.limit, MOST), request.max_bytes, lanes]
 
 
 def _jobs(reply: Sequence[bytes], lanes: Sequence[Lane]) -> list[LeasedJob]:
@@ -157,22 +160,21 @@ def _choose(rows: JobReads, request: ClaimRequest, wanted: _Wanted, look: int) -
     After a look that came too late, because other claims had taken what it chose, the next one chooses more than may be
     claimed: the script takes the first that are still ready. Not with a rate, which moves by what is chosen.
     """
-    directory = rows.directory
-    shape = directory.shape
+    seen = wanted.seen
     more: list[Command] = [("HGETALL", "rates"), limit_keys.MARKED]
     now, counts, (rates, marked) = yield from counted(rows, "rx", *more)
     if marked:  # the verb that has marked them may have ended
         yield from limit_keys.fill(rows, marked)
         now, counts, (rates, _) = yield from counted(rows, "rx", *more)
-    if directory.shape != shape:
+    if rows.directory.seen.shape != seen.shape:
         return None
     if not any(counts[lane]["r"] for lane in wanted.limited):
         return _Chosen([], [], (), Shares({}, frozenset(), is_held_back=False), is_cut=False)
     running = {lane: number["x"] for lane, number in counts.items()}
-    uses = [LimitUse(*use) for use in limit_uses(directory, now, running, rates)]
+    uses = [LimitUse(*use) for use in limit_uses(seen, now, running, rates)]
     uses += [
         LimitUse("key", name, *place.key_limit, rate_at=0, running=0, now=now)
-        for name, place in directory.tasks.items()
+        for name, place in seen.tasks.items()
         if place.key_limit != FREE.key_limit
     ]
     rooms = {use.key: use.room for use in uses}
@@ -182,7 +184,7 @@ def _choose(rows: JobReads, request: ClaimRequest, wanted: _Wanted, look: int) -
     limit, slots = min(request.limit * times, MOST), slots * times
     words: list[Word] = [limit, b"".join(map(_LANE.pack, wanted.free))]
     for lane in wanted.limited:
-        room = min((rooms[key] for key in limits_of(*directory.lanes[lane]) if key in rooms), default=limit)
+        room = min((rooms[key] for key in limits_of(*seen.lanes[lane]) if key in rooms), default=limit)
         # One more than may be claimed: whether a limit refuses a job is part of the answer.
         words += (lane, min(limit, room + 1))
     found: Sequence[bytes] = yield ScriptCall(FRONT, words)
@@ -191,12 +193,12 @@ def _choose(rows: JobReads, request: ClaimRequest, wanted: _Wanted, look: int) -
     for name, turn, lane in zip(found[::3], found[1::3], map(int, found[2::3]), strict=True):
         places[LanePlace(int(float(turn)), seq_of(name), lane)] = name
         fronts[lane].append(name)
-    shares = share_out(places, dict(enumerate(directory.lanes)), rooms, limit=limit, slots=slots)
+    shares = share_out(places, dict(enumerate(seen.lanes)), rooms, limit=limit, slots=slots)
     firsts = {name for lane, share in shares.by_lane.items() for name in fronts[lane][:share]}
     names = [name for _, name in sorted(places.items()) if name in firsts]
     kept = (yield from _within(names, request.max_bytes)) if has_rates else names  # without, the script cuts
-    chosen = [directory.lanes[place.lane_id] for place, name in places.items() if name in set(kept)]
-    guards = _guards(rows, uses, taken_by(chosen, uses), rates)
+    chosen = [seen.lanes[place.lane_id] for place, name in places.items() if name in set(kept)]
+    guards = _guards(seen.lanes, uses, taken_by(chosen, uses), rates)
     return _Chosen(kept, guards, uses, shares, is_cut=len(kept) < len(names))
 
 
@@ -213,15 +215,17 @@ def _within(names: Sequence[bytes], max_bytes: int) -> Steps[list[bytes]]:
     return kept
 
 
-def _guards(rows: JobReads, uses: Sequence[LimitUse], taken: dict[Any, int], rates: Sequence[bytes]) -> list[Word]:
+def _guards(
+    lanes: Sequence[Lane], uses: Sequence[LimitUse], taken: dict[Any, int], rates: Sequence[bytes]
+) -> list[Word]:
     """Return what the script compares: that there is still room for all, and the same rates, which it then moves."""
     concerned = [use for use in uses if taken[use.key] and use.kind != "key"]  # of a key, only what may run is ready
     bounded = [use for use in concerned if use.max_running is not None]
     words: list[Word] = [len(bounded)]
     for use in bounded:
         at = 0 if use.kind == "queue" else 1
-        lanes = [number for number, lane in enumerate(rows.directory.lanes) if lane[at] == use.name]
-        words += ((use.max_running or 0) - taken[use.key], b"".join(map(_LANE.pack, lanes)))
+        among = [number for number, lane in enumerate(lanes) if lane[at] == use.name]
+        words += ((use.max_running or 0) - taken[use.key], b"".join(map(_LANE.pack, among)))
     spent = dict(zip(rates[::2], rates[1::2], strict=True))
     for use in concerned:
         if use.rate_jobs is not None:

@@ -80,7 +80,7 @@ def lack(location: RedisLocation, found: Persistence) -> Lack | None:
     if found.level in _ORDER[_ORDER.index(wanted) :]:
         return None
     if not found.level:
-        return None if location.durability is None else _unsaid(wanted)
+        return _unsaid(location.durability, wanted)
     if location.durability is None:
         text = "the server does not keep its data: a crash loses jobs that were acknowledged"
         return Lack(text, f"{_REMEDIES[wanted]}, or accept it with durability=volatile in the URL", is_certain=False)
@@ -88,11 +88,15 @@ def lack(location: RedisLocation, found: Persistence) -> Lack | None:
     return Lack(text, f"{_REMEDIES[wanted]}, or choose durability={found.level}", is_certain=True)
 
 
-def _unsaid(wanted: str) -> Lack | None:
+def _unsaid(level: str | None, wanted: str) -> Lack | None:
     if wanted == VOLATILE:
         return None
-    text = f"durability={wanted}, and the server does not say when it syncs: CONFIG GET is not allowed"
+    text = "the server does not say when it syncs: CONFIG GET is not allowed"
     remedy = f"allow it (ACL SETUSER … +config|get), or make sure of it: {_REMEDIES[wanted]}"
+    if level is None:
+        remedy += "; durability=volatile in the URL accepts whatever it does"
+    else:
+        text = f"durability={level}, and {text}"
     return Lack(text, remedy, is_certain=False)
 
 

@@ -83,12 +83,13 @@ class Effects:
         return self._run(lambda: self._look(command))
 
     def _look(self, command: EffectCommand) -> Steps[Any]:
-        digest, size, reply = yield ScriptCall(HANDLER_READ, command.words, keys=command.keys)
+        most = MOST_BYTES - self._read_size
+        digest, size, *reply = yield ScriptCall(HANDLER_READ, [most, *command.words], keys=command.keys)
         self._read_size += size
         if self._read_size > MOST_BYTES:
             raise ConfigError(f"the replies of this transaction have more than {MOST_BYTES:,} bytes: {_SMALLER}")
         self.reads.append((digest, command))
-        return reply
+        return reply[0] if reply else None
 
     def _checked(self, command: EffectCommand) -> EffectCommand:
         for key in command.keys:

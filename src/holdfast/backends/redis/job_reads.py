@@ -82,9 +82,10 @@ class JobReads:
         records = [(id16, text, unpack(text)) for id16, text in found if text is not None]
         numbers = sorted({record.worker for _, _, record in records if record.flags & LEASED})
         workers: dict[int, bytes] = {}
-        if numbers:
-            _, (names,) = yield from read(("HMGET", "workers", *numbers))
-            workers = {number: name or b"?" for number, name in zip(numbers, names, strict=True)}
+        for start in range(0, len(numbers), _PAGE):
+            some = numbers[start : start + _PAGE]
+            _, (names,) = yield from read(("HMGET", "workers", *some))
+            workers |= {number: name or b"?" for number, name in zip(some, names, strict=True)}
         answer: list[StoredJob] = []
         for id16, text, record in records:
             worker = workers[record.worker] if record.flags & LEASED else None

@@ -12,7 +12,7 @@ from holdfast.backends.redis.handler_transaction import RedisTransaction
 from holdfast.backends.redis.job_rows import RedisJobRows
 from holdfast.backends.redis.record import bucket, id_of, pack_body
 from holdfast.backends.redis.scripts import ENQUEUE, READ
-from holdfast.backends.redis.staging import enqueue_in_pieces, lock_for_batch
+from holdfast.backends.redis.staging import enqueue_in_pieces, under_lock
 from holdfast.backends.redis.steps import ScriptCall, Word, pending, read_many
 from holdfast.backends.redis.unique_keys import recorded
 from holdfast.errors import OutcomeUnknown, StoreUnavailable, Unsupported
@@ -62,10 +62,11 @@ class RedisJobs(JobsOverRows):
         if transaction is not None:
             return await transaction.enqueue(jobs, self._insert)
         conditions = [job.conditions for job in jobs if job.conditions is not None]
-        if not conditions or len(jobs) + sum(len(each.after) for each in conditions) <= _IN_ONE:
+        size = len(jobs) + sum(len(each.after) for each in conditions)
+        if not conditions or size <= _IN_ONE:
             answers = await super().enqueue(jobs)
         else:
-            answers = await self._change(lambda: self._enqueue_many(jobs))
+            answers = await self._change(lambda: under_lock(enqueue(self._redis_rows, jobs, self._insert), size))
         if self._directory.is_replicated and not self._is_joined and conditions:
             ids = [answer if isinstance(answer, str) else job.id for job, answer in zip(jobs, answers, strict=True)]
             try:
@@ -82,10 +83,6 @@ class RedisJobs(JobsOverRows):
     async def enqueue_plain(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts
         return await self._runner.write(lambda: self._enqueue(jobs)) if jobs else []
 
-    def _enqueue_many(self, jobs: Sequence[NewJob]) -> Steps[Sequence[Enqueued]]:
-        yield from lock_for_batch()
-        return (yield from enqueue(self._redis_rows, jobs, self._insert))
-
     async def inserter(self, jobs: Sequence[NewJob]) -> Insert:  # noqa: ARG002, D102
         return self._insert
 
@@ -93,8 +90,8 @@ class RedisJobs(JobsOverRows):
         return await self._runner.write(lambda: claim.claim(self._redis_rows, request))
 
     def _packed(self, jobs: Sequence[NewJob]) -> Steps[list[bytes]]:
-        lanes = yield from self._directory.numbers((job.queue, job.task) for job in jobs)
-        (yield from pending()).lanes = self._directory.stamp
+        lanes, stamp = yield from self._directory.numbers((job.queue, job.task) for job in jobs)
+        (yield from pending()).lanes = stamp
         keys = {(lanes[job.queue, job.task], job.limit_key) for job in jobs if job.limit_key is not None}
         yield from self._redis_rows.fill([f"\0{lane}\0{key}".encode() for lane, key in keys])
         return [pack_job(job, lanes[job.queue, job.task]) for job in jobs]

@@ -9,8 +9,8 @@ names it. Both are random, not counted: a failover may lose the last lanes, and 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -67,17 +67,31 @@ def decode_place(text: bytes) -> Place:
 _encode = msgspec.json.encode
 
 
+class Snapshot(NamedTuple):
+    """What a process knows of a store's lanes, queues and tasks, all as it was at one instant."""
+
+    store: bytes
+    shape: bytes
+    stamp: bytes
+    lanes: Sequence[Lane]
+    queues: Mapping[str, Place]
+    tasks: Mapping[str, Place]
+    numbers: Mapping[Lane, int]
+
+    def place_of(self, lane: Lane) -> tuple[Place, Place]:
+        """Return what is set for a lane's queue and for its task."""
+        return self.queues.get(lane[0], FREE), self.tasks.get(lane[1], FREE)
+
+
 class LaneDirectory:
-    """The lanes, queues and tasks of a store, read again when they have changed."""
+    """The lanes, queues and tasks of a store, read again when they have changed.
+
+    Event loops and threads share it: each look replaces `seen` as a whole. A verb that decides on one state keeps that.
+    """
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self.shape = b""
-        self.stamp = b""
-        self.lanes: list[Lane] = []
-        self.queues: dict[str, Place] = {}
-        self.tasks: dict[str, Place] = {}
-        self._numbers: dict[Lane, int] = {}
+        self.seen = Snapshot(b"", b"", b"", (), {}, {}, {})
 
     def refresh(self) -> Steps[None]:
         """Read them."""
@@ -94,9 +108,9 @@ class LaneDirectory:
         for lane in lanes:
             queue, _, task = lane.decode().partition("\0")
             found.append((queue, task))
-        self.lanes, self.queues, self.tasks = found, _places(queues), _places(tasks)
-        self._numbers = {lane: number for number, lane in enumerate(found)}
-        self.shape, self.stamp, self._server.id = shape or b"", stamp or b"", store
+        numbers = {lane: number for number, lane in enumerate(found)}
+        self.seen = Snapshot(store or b"", shape or b"", stamp or b"", found, _places(queues), _places(tasks), numbers)
+        self._server.id = self.seen.store
 
     @property
     def is_replicated(self) -> bool:
@@ -104,42 +118,55 @@ class LaneDirectory:
         return self._server.location.replicas > 0
 
     @property
-    def store(self) -> bytes:
-        """The id of the store that was read."""
-        return self._server.id
+    def lanes(self) -> Sequence[Lane]:
+        """The lanes, by number."""
+        return self.seen.lanes
+
+    @property
+    def queues(self) -> Mapping[str, Place]:
+        """What is set for queues."""
+        return self.seen.queues
+
+    @property
+    def tasks(self) -> Mapping[str, Place]:
+        """What is set for tasks."""
+        return self.seen.tasks
 
     @property
     def owner(self) -> object:
         """What identifies the handlers' transactions of the store."""
         return self._server
 
-    def known(self) -> Steps[None]:
-        """Read them if that was never done, or if the store is another one."""
+    def known(self) -> Steps[Snapshot]:
+        """Return them; read them first if that was never done, or if the store or the connection is another one."""
         if not self._server.id:
             yield from self.refresh()
+        return self.seen
 
-    def numbers(self, lanes: Iterable[Lane]) -> Steps[dict[Lane, int]]:
-        """Return the numbers of lanes; new ones are added."""
-        yield from self.known()
+    def numbers(self, lanes: Iterable[Lane]) -> Steps[tuple[dict[Lane, int], bytes]]:
+        """Return the numbers of lanes, and the stamp under which they have them; new ones are added."""
+        seen = yield from self.known()
         wanted = dict.fromkeys(lanes)
-        missing = [lane for lane in wanted if lane not in self._numbers]
+        missing = [lane for lane in wanted if lane not in seen.numbers]
         if missing:
             yield from self.refresh()
-            missing = [lane for lane in wanted if lane not in self._numbers]
+            seen = self.seen
+            missing = [lane for lane in wanted if lane not in seen.numbers]
         if missing:
             words = [f"{queue}\0{task}" for queue, task in missing]
             commands: list[Command] = [("RPUSH", "lanes", *words), ("HSET", "meta", "lanes", secrets.token_hex(8))]
-            group = Group([Guard("h", "meta", "shape", self.shape)], [*commands, _reshape()])
+            group = Group([Guard("h", "meta", "shape", seen.shape)], [*commands, _reshape()])
             if (yield ScriptCall(COMMIT, [1, 1, *group.words(), ""], is_kept_back=True)) == b"!":
                 raise Restart
             yield from self.refresh()
-        return {lane: self._numbers[lane] for lane in wanted}
+            seen = self.seen
+        return {lane: seen.numbers[lane] for lane in wanted}, seen.stamp
 
     def name(self, lane: int) -> Steps[Lane]:
         """Return the queue and task of a lane."""
-        if not self._server.id or lane >= len(self.lanes):
+        if not self._server.id or lane >= len(self.seen.lanes):
             yield from self.refresh()
-        return self.lanes[lane]
+        return self.seen.lanes[lane]
 
     def names(self, lane: int, worker: bytes | None = None) -> Steps[Names]:
         """Return the names in a record."""
@@ -148,7 +175,7 @@ class LaneDirectory:
 
     def place_of(self, lane: Lane) -> tuple[Place, Place]:
         """Return what is set for a lane's queue and for its task."""
-        return self.queues.get(lane[0], FREE), self.tasks.get(lane[1], FREE)
+        return self.seen.place_of(lane)
 
     def is_paused(self, lane: Lane) -> bool:
         """Whether its queue or its task is paused."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.backends.redis.job_reads import JobReads, StoredJob
 from holdfast.backends.redis.job_writes import COUNTERS, RUN_TIME
-from holdfast.backends.redis.lane_directory import FREE, Lane, LaneDirectory
+from holdfast.backends.redis.lane_directory import FREE, Lane, LaneDirectory, Snapshot
 from holdfast.backends.redis.record import RETRYING, RUNNING, SCHEDULED, id_of, seq_of, text_of
 from holdfast.backends.redis.steps import Command, change, read
 from holdfast.model.instants import span_micros
@@ -29,11 +29,11 @@ def counted(rows: JobReads, letters: str, *more: Command) -> Steps[tuple[int, Co
     """
     directory = rows.directory
     while True:
-        yield from directory.known()
-        lanes = range(len(directory.lanes))
+        seen = yield from directory.known()
+        lanes = range(len(seen.lanes))
         commands: list[Command] = [("ZCARD", f"{letter}{lane}") for lane in lanes for letter in letters]
         now, (shape, *found) = yield from read(("HGET", "meta", "shape"), *commands, *more)
-        if shape == directory.shape:
+        if shape == seen.shape:
             break
         yield from directory.refresh()
     numbers: Iterator[int] = iter(found)
@@ -66,7 +66,7 @@ def _summed(counts: Counted, lanes: Sequence[int]) -> tuple[int, int, int, int, 
     return ready, running, delayed + retrying, blocked + limited, failed
 
 
-def _lanes(directory: LaneDirectory, at: int, name: str) -> list[int]:
+def _lanes(directory: LaneDirectory | Snapshot, at: int, name: str) -> list[int]:
     return [number for number, lane in enumerate(directory.lanes) if lane[at] == name]
 
 
@@ -133,7 +133,7 @@ def _jobs_ahead(rows: JobReads, turn: int, seq: int, limit: int) -> Steps[list[A
 
 def _limits(rows: JobReads) -> Steps[list[Any]]:
     now, counts, (rates,) = yield from counted(rows, "x", ("HGETALL", "rates"))
-    uses = limit_uses(rows.directory, now, {lane: number["x"] for lane, number in counts.items()}, rates)
+    uses = limit_uses(rows.directory.seen, now, {lane: number["x"] for lane, number in counts.items()}, rates)
     for name, place in sorted(rows.directory.tasks.items()):
         if place.key_limit != FREE.key_limit:
             running = yield from _running_with_keys(rows, _lanes(rows.directory, 1, name))
@@ -147,14 +147,14 @@ def _running_with_keys(rows: JobReads, lanes: Sequence[int]) -> Steps[int]:
     return sum(job.record.is_limited and job.record.code == RUNNING for job in jobs)
 
 
-def limit_uses(directory: LaneDirectory, now: int, running: dict[int, int], rates: Sequence[bytes]) -> list[Any]:
+def limit_uses(seen: Snapshot, now: int, running: dict[int, int], rates: Sequence[bytes]) -> list[Any]:
     """Return the limits as `LimitUse` has them, with the leases of their lanes."""
     spent = dict(zip(rates[::2], rates[1::2], strict=True))
     answer: list[Any] = []
-    for at, (kind, places) in enumerate((("queue", directory.queues), ("task", directory.tasks))):
+    for at, (kind, places) in enumerate((("queue", seen.queues), ("task", seen.tasks))):
         for name, place in sorted(places.items()):
             if place.limit != FREE.limit:
-                held = sum(running[lane] for lane in _lanes(directory, at, name))
+                held = sum(running[lane] for lane in _lanes(seen, at, name))
                 rate_at = int(spent.get(rate_field(kind, name), 0))
                 answer.append((kind, name, *place.limit, rate_at, held, now))
     return answer

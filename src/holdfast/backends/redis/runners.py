@@ -84,9 +84,9 @@ def run_blocking(wire: BlockingWire, directory: LaneDirectory, verb: Verb[T], ti
 def _on_one_store(verb: Verb[T], ready: Ready, directory: LaneDirectory) -> _Requests[T]:
     """Yield the calls of a verb, each with the id of its store: numbers of lanes mean nothing in another one."""
     for _ in range(_INSTALLATIONS):
-        yield from _for_store(directory.known(), b"")
+        seen = yield from _for_store(directory.known(), b"")
         try:
-            return (yield from _for_store(_until_guards_hold(verb, ready), directory.store))
+            return (yield from _for_store(_until_guards_hold(verb, ready), seen.store))
         except AnotherStore:
             continue
     raise StoreUnavailable("the store is installed again and again: try again when that is done")

@@ -26,12 +26,13 @@ class RedisSchema:
         """What the server reported about itself when the store was opened."""
 
     async def open(self, *, install: bool = True) -> None:  # noqa: D102 - the port states the contracts
+        found = await self._version()  # first: in a cluster it finds the node that has the store, for what names no key
         self.report = await ask_server(self._wire)
         self.report.check(self._location)
         warning = require(self._location, self.report.persistence)
         if warning is not None:
             _logger.warning("%s", warning)
-        if install and self._location.install == "auto" and not await self._version():
+        if install and self._location.install == "auto" and not found:
             await self.install()
         await self.check()
 

@@ -100,6 +100,13 @@ class Group(NamedTuple):
         return words
 
 
+class Batch(NamedTuple):
+    """The name of a batch with conditions, and for how many microseconds it has the lock after each of its scripts."""
+
+    name: bytes
+    span: int
+
+
 class Pending:
     """What a verb has collected to be written at its end, or with its next write."""
 
@@ -121,8 +128,8 @@ class Pending:
         """The new records of jobs, by id: what the verb reads next."""
         self.afterwards: list[Verb[None]] = [] if afterwards is None else afterwards
         """What follows when all is written; if the process ends before, `promote` does it."""
-        self.batch: bytes | None = None
-        """The name of the batch, if what is collected is staged: see `staging.py`."""
+        self.batch: Batch | None = None
+        """The batch, if what is collected is staged: see `staging.py`."""
         self.order: Sequence[str] = ()
         """Jobs to insert before all others, in this order."""
         self.late: list[Command] = []

@@ -45,6 +45,10 @@ class Server:
         self.id = b""
         self._meta = f"{location.prefix}meta"
 
+    def connected(self) -> None:
+        """Forget what is known of the store: a new connection may be to a server that has lost the last lanes."""
+        self.id = b""
+
     def command(self, call: ScriptCall, store: bytes) -> tuple[Word, ...]:
         """Return the words of a call to the store with this id."""
         clock: Word = "" if self.clock is None else self.clock()
@@ -160,6 +164,7 @@ class AsyncWire:
                 link.connection = Channel(link.connection)
                 if primary.question:
                     primary.require_primary(*await self._replies(link, [primary.question]))
+                self._server.connected()
         except BaseException as error:
             if link is not None:
                 primary.heed(error, link.address)
@@ -255,6 +260,7 @@ class BlockingWire:
             self.close()
         if self._connection is None:
             self._connection, self._address = connect_blocking(primary, limit)
+            self._server.connected()
         self._connection._sock.settimeout(limit)  # noqa: SLF001 - the driver has no other way to change it
         return self._connection
 

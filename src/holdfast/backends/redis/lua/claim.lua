@@ -1,6 +1,5 @@
--- Leases ready jobs. ARGV: shape, worker, span, isolates, limit, bytes, lanes of 4 bytes each; or, if a limit concerns some
--- of them, the members in the next one: those that are still ready, if there is room for all, and if the rates are as they
--- were read.
+-- Leases ready jobs. ARGV: shape, worker, span, isolates, limit, bytes, lanes of 4 bytes each; the members, if a limit
+-- concerns some of these lanes: those that are still ready, if there is room for all, and if the rates are as they were read.
 local shape, worker, span, isolates = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6] == '1'
 local limit, most, lanes, chosen = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
 if known[3] ~= shape then return {'shape'} end
@@ -32,12 +31,14 @@ else
 end
 if #members == 0 then return {'none'} end
 
-local ids, taken, count, size, cut = {}, {}, 0, 0, '0'
+local ids, taken, missing, count, size, cut = {}, {}, {}, 0, 0, '0'
 for i = 1, #members do ids[i] = sub(members[i], 9) end
 local found = records(ids)
 for i = 1, #members do
   local record = found[i]
-  if not record or byte(record, 1) ~= READY then
+  if not record then
+    missing[#missing + 1] = members[i]
+  elseif byte(record, 1) ~= READY then
     if has_rates then return {'again'} end  -- they would be moved too far
     cut = chosen ~= '' and '1' or cut  -- another claim was faster, and there are more
   else
@@ -51,6 +52,20 @@ for i = 1, #members do
     count = count + 1
     taken[count] = i
   end
+end
+-- The server has evicted their records, or they were deleted since they were chosen.
+if #missing > 0 then
+  if count == 0 and chosen == '' then  -- more of them may lead: an evicted hash has the jobs of a minute
+    limit, missing = 1000, {}
+    members = front()
+    for i = 1, #members do ids[i] = sub(members[i], 9) end
+    for i, record in pairs(records(ids)) do
+      if not record then missing[#missing + 1] = members[i] end
+    end
+  end
+  for i = 1, #lanes, 4 do call('ZREM', P .. 'r' .. int(number_at(lanes, i)), unpack(missing)) end
+  if count == 0 or has_rates then return {'again'} end
+  cut = '1'
 end
 if count == 0 then return {chosen == '' and 'none' or 'again'} end
 -- Then what is taken of each lane is the begin of its set.

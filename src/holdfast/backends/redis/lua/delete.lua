@@ -2,7 +2,7 @@
 -- 1 for each that is deleted; 0 for one that is not there any more; 2 for one that has a child that has not ended; - for one
 -- that is left to the next call, because those before it have many children. Returns '' while a batch with conditions has
 -- the lock.
-local CHILDREN, PAGE, looked_at = 1000, 250, 0
+local CHILDREN, MORE, looked_at, entries_left = 1000, 10, 0, 5000
 
 local function is_needed(member)
   local children = call('SMEMBERS', P .. 'h' .. member)
@@ -16,17 +16,21 @@ local function is_needed(member)
   return false
 end
 
--- Takes the entries of jobs that are gone from the begin of a ledger.
-local function trim(set)
-  for _ = 1, 20 do
-    local ids, first = live(call('LRANGE', P .. set, 0, PAGE - 1)), 1
+-- Takes the entries of jobs that are gone from the begin of a ledger: those that were deleted now, and more if they are
+-- behind these. A prune of many lanes reads a few entries of each.
+local function trim(set, deleted)
+  local page = deleted + MORE
+  while entries_left > 0 do
+    local ids, first = live(call('LRANGE', P .. set, 0, page - 1)), 1
+    entries_left = entries_left - #ids
     while ids[first] == '' do first = first + 1 end
     if first > 1 then
       call('LPOP', P .. set, first - 1)
       local left = call('HINCRBY', P .. 'gone', sub(set, 2), 1 - first)
       if left <= 0 then call('HDEL', P .. 'gone', sub(set, 2)) end
     end
-    if first <= PAGE then return end
+    if first <= page then return end
+    page = 250
   end
 end
 
@@ -40,7 +44,7 @@ for i = 3, #ARGV, 3 do
   local kept = call('HMGET', bucket, id, id .. 'g', id .. 'u')
   local is_there
   if byte(set) == 99 then  -- a ledger
-    ledgers[set] = true
+    ledgers[set] = ledgers[set] or 0
     is_there = kept[1] and byte(kept[1], 1) == COMPLETED and sub(kept[1], 21, 28) == sub(member, 1, 8)
   else
     is_there = tonumber(call('ZSCORE', P .. set, member) or 'nan') == tonumber(ARGV[i + 2])
@@ -58,7 +62,12 @@ for i = 3, #ARGV, 3 do
     if kept[1] and byte(kept[1], 1) == COMPLETED then size = size + size_of(kept[1]) end
     call('HDEL', bucket, id, id .. 'p', id .. 'g', id .. 'u')
     call('UNLINK', P .. 'a' .. id)
-    if ledgers[set] then call('HINCRBY', P .. 'gone', sub(set, 2), 1) else call('ZREM', P .. set, member) end
+    if ledgers[set] then
+      call('HINCRBY', P .. 'gone', sub(set, 2), 1)
+      ledgers[set] = ledgers[set] + 1
+    else
+      call('ZREM', P .. set, member)
+    end
     local chunk = int(math.floor(at('>I8', member, 1) / CHUNK))
     chunks[chunk] = (chunks[chunk] or 0) + 1
     buckets[bucket] = sub(id, 1, 4)
@@ -74,6 +83,6 @@ end
 for bucket, name in pairs(buckets) do
   if call('EXISTS', bucket) == 0 then call('ZREM', P .. 'buckets', name) end
 end
-for set in pairs(ledgers) do trim(set) end
+for set, deleted in pairs(ledgers) do trim(set, deleted) end
 if size > 0 then call('DECRBY', P .. 'bytes', size) end
 return table.concat(verdicts)

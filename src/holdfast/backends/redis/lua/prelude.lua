@@ -197,23 +197,30 @@ end
 
 -- Which jobs of a limit key are admitted is decided outside of scripts: its line is marked, to be looked at.
 local function mark_line(line)
-  mark = mark or int(call('INCR', P .. 'marks'))
+  if not mark then  -- as a fence: a failover may have lost the last ones
+    mark = int(math.max((tonumber(call('GET', P .. 'marks')) or 0) + 1, now))
+    call('SET', P .. 'marks', mark)
+  end
   put('HSET', 'l' .. line, 'v', mark)
   put('ZADD', 'y' .. string.match(line, '%d+'), 0, line)
   put('ZADD', 'wakes', 0, line)
   marked[#marked + 1] = line
 end
 
--- A line without a head takes its first waiting job: ready, or scheduled if it is not yet due.
+-- A line without a head takes its first waiting job: ready, or scheduled if it is not yet due. A job whose record the server
+-- has evicted leaves its line.
 local function settle(line)
   if byte(line) == 0 then return mark_line(line) end
-  local key = P .. 'o' .. line
+  local key, member, id, record = P .. 'o' .. line, nil, nil, nil
+  for _ = 1, 1000 do
+    member = call('ZRANGE', key, 0, 0)[1]
+    id = member and sub(member, 9)
+    record = member and call('HGET', P .. 'j' .. sub(id, 1, 4), id)
+    if record or not member then break end
+    call('ZREM', key, member)
+  end
   call(call('ZCARD', key) > 1 and 'SADD' or 'SREM', P .. 'lines', line)
-  local member = call('ZRANGE', key, 0, 0)[1]
-  if not member then return end
-  local id = sub(member, 9)
-  local record = call('HGET', P .. 'j' .. sub(id, 1, 4), id)
-  if byte(record, 1) ~= BLOCKED then return end
+  if not record or byte(record, 1) ~= BLOCKED then return end
   local turn, lane = at('>i8', record, 13), int(at('>I4', record, 29))
   local run = turn + at('>i4', record, 33) * STEP
   local state = run <= now and READY or SCHEDULED

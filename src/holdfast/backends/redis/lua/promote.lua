@@ -5,10 +5,9 @@ for i, place in ipairs(places) do
   if place[1] <= now then ids[i] = sub(place[3], 9) end
 end
 local found = records(ids)
-for i, id in ipairs(ids) do
-  local record, member = found[i], places[i][3]
+
+local function move(id, record, member)
   local flags, lane = byte(record, 2), int(at('>I4', record, 29))
-  put('ZREM', places[i][4], member)
   local state, turn = READY, int(at('>i8', record, 13))
   if band(flags, KEYED) > 0 and byte(record, 51) == 0 then
     local line = line_of(lane, sub(record, 51, 50 + at('>I2', record, 49)))
@@ -19,6 +18,12 @@ for i, id in ipairs(ids) do
     put_ready(lane, turn, member)
   end
   put('HSET', 'j' .. sub(id, 1, 4), id, char(state, flags - band(flags, RETRYING)) .. sub(record, 3))
+end
+
+for i, id in ipairs(ids) do
+  local member = places[i][3]
+  put('ZREM', places[i][4], member)
+  if found[i] then move(id, found[i], member) end  -- or the server has evicted its record
 end
 settle_all(lines)
 for _, set in ipairs(sets) do redue(set) end
