@@ -22,19 +22,17 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple
-
-import psycopg
 
 from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.backends.sql.steps import rows, value
 from holdfast.backends.sql.streams.shares import share_lists
-from holdfast.errors import StoreError, StoreUnavailable
 from holdfast.model.allocation import Share
 from holdfast.model.instants import span_micros
 from holdfast.model.lease_rules import longest_covered
-from holdfast.store.steps import Steps
+from holdfast.store.steps import LockedTooLong, Steps
 
 _logger = logging.getLogger("holdfast.postgres")
 _PAUSE = timedelta(seconds=5)
@@ -50,11 +48,6 @@ _REFUSED = (
     "their frozen client until it resumes. Connect as the same role, or grant the role of the workers %s or "
     "pg_signal_backend. This is logged once for each role"
 )
-
-
-def lock_refused(error: StoreError) -> bool:
-    """Return whether a verb gave up because another session holds a lock."""
-    return isinstance(error.__cause__, psycopg.errors.LockNotAvailable)
 
 
 class _Held(NamedTuple):
@@ -120,10 +113,8 @@ class Blockers:
             while not waiter.done():
                 await self._end_holders([held], waiting=number.result())
                 await asyncio.wait({waiter}, timeout=_LOOK_AGAIN)
-            await waiter
-        except StoreUnavailable as error:
-            if not lock_refused(error):
-                raise
+            with suppress(LockedTooLong):
+                await waiter
         finally:
             waiter.cancel()
 
