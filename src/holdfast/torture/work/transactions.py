@@ -25,7 +25,7 @@ from holdfast.torture.work.attempt import (
 from holdfast.torture.work.base import COMMITS_EFFECTS, Work, calls_of
 
 _MOMENT: Final = 0.02  # seconds
-_MUCH: Final = b"x" * 8_000_000  # more than the buffers on the way take at once
+_MUCH: Final = b"x" * 3_000_000  # more than the buffers on the way take at once
 
 
 @app.task(queue=QUEUE, retry=AGAIN)
@@ -118,5 +118,5 @@ WORKS = (
     ),
     Work(name="transfer_in_pipeline", weight=2, takes=Takes.TRANSACTION, draw=calls_of(transfer_in_pipeline)),
     Work(name="transfer_by_copy", weight=1, takes=Takes.TRANSACTION, draw=calls_of(transfer_by_copy)),
-    Work(name="transfer_half_sent", weight=0.5, takes=Takes.TRANSACTION, draw=calls_of(transfer_half_sent)),
+    Work(name="transfer_half_sent", weight=0.3, takes=Takes.TRANSACTION, draw=calls_of(transfer_half_sent)),
 )
