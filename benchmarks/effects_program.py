@@ -42,7 +42,7 @@ def make_app(url: str, *, batch: int | None) -> tuple[App, TaskHandle[..., Any]]
 
 
 async def run(url: str, concurrency: int, batch: int | None) -> dict[str, Any]:
-    """Run what is there with one worker, and tell how many effects were written."""
+    """Run what is there with one worker, and report how many effects were written."""
     app, _ = make_app(url, batch=batch)
     await app.opened()
     worker = app.worker(until_empty=True, concurrency=concurrency)
@@ -57,8 +57,8 @@ async def run(url: str, concurrency: int, batch: int | None) -> dict[str, Any]:
 def main(concurrency: str, batch: str) -> None:
     """Be a process of the benchmark."""
     logging.basicConfig(level=logging.ERROR)
-    told = asyncio.run(run(os.environ[TARGET], int(concurrency), int(batch) or None))
-    print(json.dumps(told), flush=True)
+    result = asyncio.run(run(os.environ[TARGET], int(concurrency), int(batch) or None))
+    print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class Meter:
         self._before = self._read()
 
     def stop(self) -> None:
-        """Read again, once those who worked have gone: sessions tell their counts when they end."""
+        """Read again, once the workers have ended: sessions report their counts when they end."""
         after = self._read()
         give_up = time.monotonic() + _PATIENCE
         while self._number(_OTHERS) > self._others and time.monotonic() < give_up:

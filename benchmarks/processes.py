@@ -71,8 +71,8 @@ class Process:
     def has_ended(self) -> bool:
         return self._child.poll() is not None
 
-    def told(self, patience: float = _PATIENCE) -> Any:
-        """Wait for its end, at most so many seconds, and return what it told."""
+    def result(self, patience: float = _PATIENCE) -> Any:
+        """Wait for its end, at most so many seconds, and return its result."""
         out, _ = self._child.communicate(timeout=patience)
         if self._child.returncode != 0:
             message = f"a process of the benchmark ended with code {self._child.returncode}"
@@ -100,8 +100,8 @@ def started(count: int, module: str, target: str, *arguments: str) -> Generator[
 
 
 def run(count: int, module: str, target: str, *arguments: str) -> list[Any]:
-    """Set off `count` processes together and return what each told."""
+    """Set off `count` processes together and return the result of each."""
     with started(count, module, target, *arguments) as processes:
         for process in processes:
             process.go()
-        return [process.told() for process in processes]
+        return [process.result() for process in processes]

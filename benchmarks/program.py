@@ -39,7 +39,7 @@ def _ready() -> None:
 
 
 async def drain(url: str, count: int | None = None) -> dict[str, Any]:
-    """Run what is there, or `count` jobs, with one worker, and tell how many handlers were called."""
+    """Run what is there, or `count` jobs, with one worker, and report how many handlers were called."""
     app, _ = make_app(url)
     await app.opened()
     worker = app.worker(until_empty=count is None)
@@ -54,7 +54,7 @@ async def drain(url: str, count: int | None = None) -> dict[str, Any]:
 
 
 async def serve(url: str, count: int) -> dict[str, Any]:
-    """Run a worker until `count` jobs have begun, and tell when each did."""
+    """Run a worker until `count` jobs have begun, and report when each did."""
     app = App(url)
     starts: list[tuple[int, int]] = []
 
@@ -75,7 +75,7 @@ async def serve(url: str, count: int) -> dict[str, Any]:
 async def steady(url: str, size: int) -> dict[str, Any]:
     """Run a worker until a further line comes in, saying so after each round of a certain size.
 
-    It tells how many handlers were called, and when those of urgent jobs began, which have negative numbers.
+    It reports how many handlers were called, and when those of urgent jobs began, which have negative numbers.
     """
     app = App(url)
     starts: list[tuple[int, int]] = []
@@ -101,7 +101,7 @@ async def steady(url: str, size: int) -> dict[str, Any]:
 
 
 def main(what: str, *more: str) -> None:
-    """Be a process of a benchmark: say that it is ready, wait for the word, work, tell what was done."""
+    """Be a process of a benchmark: print that it is ready, wait for the signal to begin, work, print the result."""
     logging.basicConfig(level=logging.ERROR)
     url = os.environ[TARGET]
     work = {
@@ -109,8 +109,8 @@ def main(what: str, *more: str) -> None:
         "serve": lambda: serve(url, int(more[0])),
         "steady": lambda: steady(url, int(more[0])),
     }
-    told = asyncio.run(work[what]())
-    print(json.dumps(told), flush=True)
+    result = asyncio.run(work[what]())
+    print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

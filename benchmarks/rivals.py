@@ -79,8 +79,8 @@ class Installed(msgspec.Struct, frozen=True):
     version: str
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What a driver tells."""
+class DriverResult(msgspec.Struct, frozen=True):
+    """What a driver reports."""
 
     done: int
     seconds: float
@@ -166,9 +166,9 @@ def _output(command: Sequence[str], *, more: Mapping[str, str] | None = None, pa
         message = f"{command[0]} could not be started: {error}"
         raise PeerError(message) from None
     if done.returncode != 0:
-        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        told = [line for line in said if "rror" in line] or said or ["it said nothing"]
-        message = f"{Path(command[0]).name} ended with code {done.returncode}: {told[-1][:300]}"
+        errors = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        lines = [line for line in errors if "rror" in line] or errors or ["it printed nothing"]
+        message = f"{Path(command[0]).name} ended with code {done.returncode}: {lines[-1][:300]}"
         raise PeerError(message)
     return done.stdout
 
@@ -178,20 +178,20 @@ def measure(bench: Bench, installed: Installed, what: str, count: int) -> float:
     with bench.store.foreign() as target:
         out = _output([*installed.command, what, str(count)], more={TARGET: target}, patience=_PATIENCE)
     try:
-        told = msgspec.json.decode(out.strip().splitlines()[-1], type=Told)
+        result = msgspec.json.decode(out.strip().splitlines()[-1], type=DriverResult)
     except (IndexError, msgspec.DecodeError) as error:
-        message = f"its driver told nothing that can be read ({error}): {out[-200:]!r}"
+        message = f"its driver reported nothing that can be read ({error}): {out[-200:]!r}"
         raise PeerError(message) from None
-    if told.done != count:
-        message = f"{what}: {told.done} of {count} jobs are done by its database"
+    if result.done != count:
+        message = f"{what}: {result.done} of {count} jobs are done by its database"
         raise PeerError(message)
-    return 1000 * told.seconds if what == "latency" else count / told.seconds
+    return 1000 * result.seconds if what == "latency" else count / result.seconds
 
 
 def compare(
     bench: Bench,
     names: Sequence[str],
-    tell: Callable[[str], None],
+    log: Callable[[str], None],
     *,
     rivals: Sequence[Rival] = RIVALS,
     install: Install = install,
@@ -205,12 +205,12 @@ def compare(
             continue
         version = ""
         try:
-            tell(f"{rival.name}: installing")
+            log(f"{rival.name}: installing")
             installed = install(rival)
             version = installed.version
             for name in names:
                 if name in measures and measures[name][0] in rival.asked:
-                    tell(f"{rival.name}: {name}")
+                    log(f"{rival.name}: {name}")
                     records.append(_side_by_side(bench, rival, installed, name, *measures[name]))
         except PeerError as error:
             peers.append(Peer(rival.name, version, str(error)))

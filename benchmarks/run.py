@@ -41,7 +41,7 @@ class Plan(msgspec.Struct, frozen=True):
 def _cleaning_up() -> Generator[None]:
     """Let SIGTERM end a run as Ctrl-C does: what it has made in the store must be removed.
 
-    A shell lets what it starts in the background ignore Ctrl-C. For the time of a run it is heard all the same: asyncio
+    A shell lets what it starts in the background ignore Ctrl-C. During a run it has its effect nevertheless: asyncio
     ends its tasks in order only on an interrupt that it has arranged for itself.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -58,13 +58,13 @@ def _cleaning_up() -> Generator[None]:
         signal.signal(signal.SIGINT, interrupted)
 
 
-def run(plan: Plan, tell: Callable[[str], None]) -> Report:
-    """Run a plan; `tell` hears what is under way."""
+def run(plan: Plan, log: Callable[[str], None]) -> Report:
+    """Run a plan; `log` is called with what begins."""
     with _cleaning_up():
-        return _run(plan, tell)
+        return _run(plan, log)
 
 
-def _run(plan: Plan, tell: Callable[[str], None]) -> Report:
+def _run(plan: Plan, log: Callable[[str], None]) -> Report:
     os.environ.pop("HOLDFAST_EVENTS_URL", None)  # only the scenarios of Kafka have their events there
     store = store_of(plan.url)
     lacks = LACKS.get(store.name, ())
@@ -77,10 +77,10 @@ def _run(plan: Plan, tell: Callable[[str], None]) -> Report:
     bench = Bench(store, Sizes.of(plan.jobs), plan.repeats, plan.events)
     records: list[Record] = []
     for name, scenario in scenarios.items():
-        tell(name)
+        log(name)
         records.extend(scenario(bench))
     peers: list[Peer] = []
     if plan.peers:
-        compared, peers = rivals.compare(bench, list(scenarios), tell)
+        compared, peers = rivals.compare(bench, list(scenarios), log)
         records.extend(compared)
     return report(records, peers, jobs=plan.jobs, machine=seen, at=began)

@@ -118,7 +118,7 @@ class Store(Protocol):
         ...
 
     def metered(self, place: Place) -> AbstractContextManager[Callable[[], Mapping[str, float]]]:
-        """Measure what the store spends inside the block: unit by name, told once the block has ended."""
+        """Measure what the store spends inside the block: unit by name, known once the block has ended."""
         ...
 
 

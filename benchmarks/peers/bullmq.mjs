@@ -2,7 +2,7 @@
 import { fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { Queue, Worker } from "bullmq";
-import { Handled, count, now, tell, url, what } from "./telling.mjs";
+import { Handled, count, now, report_result, url, what } from "./driver_report.mjs";
 
 const QUEUE = "bench";
 const AT_ONCE = 1000; // jobs of one addBulk
@@ -35,14 +35,14 @@ if (what === "serve") { // the worker of the latency, in a process of its own
     const worker = new Worker(QUEUE, async () => { handled.add(); }, { connection, concurrency: 200 });
     const left = async () => { const counts = await queue.getJobCounts("waiting", "active"); return counts.waiting + counts.active; };
     const taken = await handled.secondsUntil(left);
-    tell((await queue.getJobCounts("completed")).completed, taken);
+    report_result((await queue.getJobCounts("completed")).completed, taken);
     await worker.close();
   } else if (what === "latency") {
     const returned = [];
     const starts = [];
     const child = fork(fileURLToPath(import.meta.url), ["serve", "0"], { env: process.env });
     await new Promise((resolve) => child.once("message", resolve));
-    const all = new Promise((resolve) => child.on("message", (told) => { starts.push(told); if (starts.length === count) resolve(); }));
+    const all = new Promise((resolve) => child.on("message", (message) => { starts.push(message); if (starts.length === count) resolve(); }));
     for (let n = 0; n < count; n += 1) {
       await new Promise((resolve) => setTimeout(resolve, 10 + 20 * Math.random()));
       await queue.add("timed", { n });
@@ -51,9 +51,9 @@ if (what === "serve") { // the worker of the latency, in a process of its own
     await all;
     child.send("end");
     const spans = starts.map(({ n, at }) => at - returned[n]).sort((one, other) => one - other);
-    tell(spans.length, spans[Math.floor(spans.length / 2)] / 1e9); // the median, in seconds
+    report_result(spans.length, spans[Math.floor(spans.length / 2)] / 1e9); // the median, in seconds
   } else {
-    tell((await queue.getJobCounts("waiting")).waiting, seconds);
+    report_result((await queue.getJobCounts("waiting")).waiting, seconds);
   }
   process.exit(0);
 }

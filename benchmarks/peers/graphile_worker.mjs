@@ -2,7 +2,7 @@
 // A job that is done is deleted, so what is done is what is no longer there.
 import graphile from "graphile-worker";
 import pg from "pg";
-import { Handled, count, now, tell, url, what } from "./telling.mjs";
+import { Handled, count, now, report_result, url, what } from "./driver_report.mjs";
 
 const { Logger, makeWorkerUtils, run, runMigrations } = graphile;
 const logger = new Logger(() => () => {});
@@ -20,7 +20,7 @@ if (what === "one") {
 }
 const seconds = now() - began;
 if (what !== "drain") {
-  tell(await number(), seconds);
+  report_result(await number(), seconds);
 } else {
   const handled = new Handled(count);
   const runner = await run({
@@ -39,7 +39,7 @@ if (what !== "drain") {
     taskList: { nothing: () => { handled.add(); } },
   });
   const taken = await handled.secondsUntil(number);
-  tell(count - (await number()), taken);
+  report_result(count - (await number()), taken);
   await runner.stop();
 }
 await utils.release();

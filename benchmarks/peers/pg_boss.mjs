@@ -1,7 +1,7 @@
 // pg-boss: batches of 1,000, each done or failed as one, fetched without a pause while they come full; many jobs by `insert`.
 import * as boss from "pg-boss";
 import pg from "pg";
-import { Handled, count, now, tell, url, what } from "./telling.mjs";
+import { Handled, count, now, report_result, url, what } from "./driver_report.mjs";
 
 const QUEUE = "bench";
 const PgBoss = boss.PgBoss ?? boss.default;
@@ -21,7 +21,7 @@ if (what === "one") {
 }
 const seconds = now() - began;
 if (what !== "drain") {
-  tell(await number("state = 'created'"), seconds);
+  report_result(await number("state = 'created'"), seconds);
 } else {
   const handled = new Handled(count);
   await client.work(
@@ -30,6 +30,6 @@ if (what !== "drain") {
     async (jobs) => { handled.add(jobs.length); },
   );
   const taken = await handled.secondsUntil(() => number("state <> 'completed'"));
-  tell(await number("state = 'completed'"), taken);
+  report_result(await number("state = 'completed'"), taken);
 }
 process.exit(0);

@@ -1,6 +1,6 @@
 """awa-pg on PostgreSQL: queue storage, 2,048 workers, claims of 1,024, COPY for many jobs.
 
-Its own statistics take seconds to count on tables that were just filled, so its tables are asked instead.
+Its own statistics take seconds to count on tables that were just filled, so its tables are counted instead.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import asyncpg
 from awa import AsyncClient
-from telling import Handled, asked, tell
+from driver_report import Handled, arguments, report_result
 
 _QUEUE = "bench"
 _WORKERS = 2048
@@ -26,7 +26,7 @@ class Nothing:
 
 
 async def main() -> None:
-    what, count, url = asked()
+    what, count, url = arguments()
     client = AsyncClient(url, max_connections=40)
     await client.migrate()
     await client.install_queue_storage()
@@ -49,11 +49,11 @@ async def main() -> None:
     if what != "drain":
         seconds = time.perf_counter() - began
         await watcher.execute("analyze")
-        tell(await watcher.fetchval(_WAITING), seconds)
+        report_result(await watcher.fetchval(_WAITING), seconds)
         return
     await client.start([{"name": _QUEUE, "max_workers": _WORKERS, "claim_batch_size": _BATCH}])
     seconds = await handled.seconds_until(left)
-    tell(await watcher.fetchval(_DONE), seconds)
+    report_result(await watcher.fetchval(_DONE), seconds)
     await client.shutdown()
 
 

@@ -8,9 +8,9 @@ import time
 
 import redis
 from celery import Celery
-from telling import asked, tell
+from driver_report import arguments, report_result
 
-what, count, url = asked()
+what, count, url = arguments()
 app = Celery("bench", broker=url)
 app.conf.update(
     worker_prefetch_multiplier=1000,
@@ -45,7 +45,7 @@ with app.producer_pool.acquire(block=True) as producer:
         nothing.apply_async((number,), producer=producer)
 seconds = time.perf_counter() - start
 if what != "drain":
-    tell(waiting(), seconds)
+    report_result(waiting(), seconds)
     os._exit(0)
 
 
@@ -55,7 +55,7 @@ def report() -> None:
     while waiting():
         time.sleep(0.005)
         looked = time.perf_counter()
-    tell(handled, looked - began[0])
+    report_result(handled, looked - began[0])
     os._exit(0)
 
 

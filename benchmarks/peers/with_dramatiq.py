@@ -11,9 +11,9 @@ os.environ["dramatiq_queue_prefetch"] = "1000"  # noqa: SIM112 - its name for it
 import dramatiq
 import redis
 from dramatiq.brokers.redis import RedisBroker
-from telling import asked, tell
+from driver_report import arguments, report_result
 
-what, count, url = asked()
+what, count, url = arguments()
 broker = RedisBroker(url=url)
 dramatiq.set_broker(broker)
 began: list[float] = []
@@ -44,7 +44,7 @@ for number in range(count):
     nothing.send(number)
 seconds = time.perf_counter() - start
 if what != "drain":
-    tell(waiting(), seconds)
+    report_result(waiting(), seconds)
 else:
     worker = dramatiq.Worker(broker, worker_threads=8, worker_timeout=100)
     worker.start()
@@ -53,5 +53,5 @@ else:
     while waiting():
         time.sleep(0.005)
         looked = time.perf_counter()
-    tell(handled, looked - began[0])
+    report_result(handled, looked - began[0])
     worker.stop()

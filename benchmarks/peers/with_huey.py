@@ -10,10 +10,10 @@ import logging
 import threading
 import time
 
+from driver_report import LOOK_EVERY, arguments, report_result
 from huey import SqliteHuey
-from telling import LOOK_EVERY, asked, tell
 
-what, count, path = asked()
+what, count, path = arguments()
 logging.getLogger("huey").setLevel(logging.ERROR)
 huey = SqliteHuey(filename=path, fsync=True, results=False)
 handled = 0
@@ -36,14 +36,14 @@ def main() -> None:
     for number in range(count):
         nothing(number)
     if what != "drain":
-        tell(huey.pending_count(), time.perf_counter() - start)
+        report_result(huey.pending_count(), time.perf_counter() - start)
         return
     consumer = huey.create_consumer(workers=1, periodic=False, initial_delay=0.001, max_delay=0.01)
     consumer.start()
     ended.wait()
     while huey.pending_count():
         time.sleep(LOOK_EVERY)
-    tell(handled, time.perf_counter() - began)
+    report_result(handled, time.perf_counter() - began)
     consumer.stop(graceful=True)
 
 

@@ -8,10 +8,10 @@ from datetime import timedelta
 
 import asyncpg
 import uvloop
+from driver_report import Handled, arguments, report_result
 from pgqueuer.db import AsyncpgDriver
 from pgqueuer.qm import QueueManager
 from pgqueuer.queries import Queries
-from telling import Handled, asked, tell
 
 _BATCH = 1000
 _LEFT = "select count(*) from pgqueuer"
@@ -19,7 +19,7 @@ _DONE = "select count(*) from pgqueuer_log where status = 'successful'"
 
 
 async def main() -> None:
-    what, count, url = asked()
+    what, count, url = arguments()
     connection, watcher = await asyncpg.connect(url), await asyncpg.connect(url)
     driver = AsyncpgDriver(connection)
     queries = Queries(driver)
@@ -33,7 +33,7 @@ async def main() -> None:
         await queries.enqueue(["nothing"] * count, payloads, [0] * count)
     if what != "drain":
         seconds = time.perf_counter() - began
-        tell(await watcher.fetchval(_LEFT), seconds)
+        report_result(await watcher.fetchval(_LEFT), seconds)
         return
     handled = Handled(count)
     manager = QueueManager(queries)
@@ -46,7 +46,7 @@ async def main() -> None:
         manager.run(batch_size=_BATCH, dequeue_timeout=timedelta(seconds=1), log_aggregation_interval=timedelta(0))
     )
     seconds = await handled.seconds_until(lambda: watcher.fetchval(_LEFT), worker)
-    tell(await watcher.fetchval(_DONE), seconds)
+    report_result(await watcher.fetchval(_DONE), seconds)
     manager.shutdown.set()
     await worker
 

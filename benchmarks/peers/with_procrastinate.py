@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+from driver_report import Handled, arguments, report_result
 from procrastinate import App, PsycopgConnector
-from telling import Handled, asked, tell
 
 _CONCURRENCY = 30
 _LEFT = "select count(*) as number from procrastinate_jobs where status in ('todo', 'doing')"
@@ -14,7 +14,7 @@ _DONE = "select count(*) as number from procrastinate_jobs where status = 'succe
 
 
 async def main() -> None:
-    what, count, url = asked()
+    what, count, url = arguments()
     app = App(connector=PsycopgConnector(conninfo=url, min_size=4, max_size=_CONCURRENCY))
     handled = Handled(count)
 
@@ -35,13 +35,13 @@ async def main() -> None:
             await nothing.batch_defer_async(*({"n": index} for index in range(count)))
         if what != "drain":
             seconds = time.perf_counter() - began
-            tell(await number(_LEFT), seconds)
+            report_result(await number(_LEFT), seconds)
             return
         worker = asyncio.create_task(
             app.run_worker_async(concurrency=_CONCURRENCY, wait=False, install_signal_handlers=False)
         )
         seconds = await handled.seconds_until(lambda: number(_LEFT), worker)
-        tell(await number(_DONE), seconds)
+        report_result(await number(_DONE), seconds)
         await worker
 
 

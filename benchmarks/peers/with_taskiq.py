@@ -7,15 +7,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import redis.asyncio as redis
+from driver_report import Handled, arguments, report_result
 from taskiq.receiver import Receiver
 from taskiq_redis import RedisStreamBroker
-from telling import Handled, asked, tell
 
 _AT_ONCE = 100
 
 
 async def main() -> None:
-    what, count, url = asked()
+    what, count, url = arguments()
     broker = RedisStreamBroker(url=url, queue_name="bench")
     client = redis.Redis.from_url(url)
     handled = Handled(count)
@@ -31,7 +31,7 @@ async def main() -> None:
         await nothing.kiq(number)
     seconds = time.perf_counter() - began
     if what != "drain":
-        tell(await client.xlen("bench"), seconds)
+        report_result(await client.xlen("bench"), seconds)
         await broker.shutdown()
         return
     with ThreadPoolExecutor(2) as threads:
@@ -43,7 +43,7 @@ async def main() -> None:
             return int((await client.xpending("bench", "taskiq"))["pending"])
 
         seconds = await handled.seconds_until(left, worker)
-        tell(handled.count, seconds)
+        report_result(handled.count, seconds)
         finish.set()
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What the yardsticks share: the words they tell a benchmark with, ids, the payload and the handler."""
+"""What the yardsticks share: the messages that a benchmark expects, ids, the payload and the handler."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def be_a_process(drain: Callable[[str], Drained], watch: Callable[[str, int], li
     """Be a process of a benchmark: `drain` or `watch COUNT`. Both call `ready_to_go` once they are connected."""
     target = os.environ[TARGET]
     if sys.argv[1] == "drain":
-        told: dict[str, Any] = {"handled": drain(target).handled, "cpu": time.process_time() - _began[0]}
+        result: dict[str, Any] = {"handled": drain(target).handled, "cpu": time.process_time() - _began[0]}
     else:
-        told = {"starts": watch(target, int(sys.argv[2]))}
-    print(json.dumps(told), flush=True)
+        result = {"starts": watch(target, int(sys.argv[2]))}
+    print(json.dumps(result), flush=True)
 
 
 _began: list[float] = []

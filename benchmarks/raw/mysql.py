@@ -124,7 +124,7 @@ _NOTHING = Taken(0, (), ())
 
 
 def place_of(target: str) -> dict[str, Any]:
-    """Return what the drivers are told of a URL."""
+    """Return the arguments of the drivers for a URL."""
     parts = urlsplit(target)
     return {
         "host": parts.hostname or "localhost",
@@ -225,7 +225,7 @@ class Claims:
         for each in stretches:
             moves += [_LEASE_RANGE % (self._worker, *each), _LEAVE_READY % tuple(each)]
         bodies = [_BODIES % each[1:] for each in stretches]
-        told = await _ask(
+        answers = await _ask(
             self._connection,
             "insert into raw_fence () values ()",
             *moves,
@@ -233,8 +233,8 @@ class Claims:
             "select last_insert_id()",
             "commit",
         )
-        ((fence,),) = told[-2]
-        rows = [(row[0], row[1], row[2]) for answer in told[1 + len(moves) : -2] for row in answer]
+        ((fence,),) = answers[-2]
+        rows = [(row[0], row[1], row[2]) for answer in answers[1 + len(moves) : -2] for row in answer]
         return Taken(int(fence), stretches, rows)
 
 

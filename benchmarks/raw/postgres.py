@@ -158,7 +158,7 @@ def bulk(connection: psycopg.Connection[Any], count: int) -> None:
 
 
 def one(connection: psycopg.Connection[Any], number: int) -> None:
-    """Insert one job in a transaction of its own, and wake whoever listens."""
+    """Insert one job in a separate transaction, and notify the listeners."""
     row = (_LANE, _turn(), uuids(1)[0], f'{{"n":{number}}}')
     connection.execute(_INSERT_AND_WAKE, (*row, _channel(connection)))
 

@@ -1,6 +1,6 @@
 """The yardstick of enqueues on PostgreSQL: COPY and single inserts by hand into the tables that Holdfast has made.
 
-It takes the lane as given, checks nothing, counts nothing for charts, wakes nobody and cannot be repeated.
+It takes the lane as given, checks nothing, counts nothing for charts, notifies no worker and cannot be repeated.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def consume(connection: Loop, partitions: int, batch: int) -> int:
             ).rowcount
             connection.commit()
             if moved != 1:
-                message = "the position was moved by somebody else"
+                message = "the position was moved by another consumer"
                 raise RuntimeError(message)
             pos = rows[-1][0]
             done += len(rows)

@@ -94,7 +94,7 @@ def consume(connection: psycopg.Connection[Any], partitions: int, batch: int) ->
                     (rows[-1][0], part, pos),
                 ).rowcount
             if moved != 1:
-                message = "the position was moved by somebody else"
+                message = "the position was moved by another consumer"
                 raise RuntimeError(message)
             pos = rows[-1][0]
             done += len(rows)

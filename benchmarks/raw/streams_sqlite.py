@@ -78,7 +78,7 @@ def consume(connection: sqlite3.Connection, partitions: int, batch: int) -> int:
             ).rowcount
             connection.execute("commit")
             if moved != 1:
-                message = "the position was moved by somebody else"
+                message = "the position was moved by another consumer"
                 raise RuntimeError(message)
             pos = rows[-1][0]
             done += len(rows)

@@ -1,6 +1,6 @@
 """Depth: what a claim of 100 costs with few ready jobs, and with very many of them, or in front of them.
 
-Here `raw` is not the hand-written loop but our own claim with few ready jobs: the ratio tells how the cost
+Here `raw` is not the hand-written loop but our own claim with few ready jobs: the ratio shows how the cost
 grows with depth.
 """
 

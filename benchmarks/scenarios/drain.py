@@ -77,24 +77,24 @@ class _Side:
         bench, count = self._bench, self._bench.sizes.jobs
         with bench.store.fresh() as place:
             asyncio.run(fill(place, count))
-            told = self._run("benchmarks.program", place.url, place)
-            check_done(bench, place, count=count, handled=sum(one["handled"] for one in told))
+            results = self._run("benchmarks.program", place.url, place)
+            check_done(bench, place, count=count, handled=sum(one["handled"] for one in results))
             return count / bench.store.span(place)
 
     def raw(self) -> float:
         bench, count = self._bench, self._bench.sizes.jobs
         with bench.store.fresh() as place:
             fill_raw(bench, place, count)
-            told = self._run(bench.store.raw.PROGRAM, place.raw, place)
-            check_raw_done(bench, place, count=count, handled=sum(one["handled"] for one in told))
+            results = self._run(bench.store.raw.PROGRAM, place.raw, place)
+            check_raw_done(bench, place, count=count, handled=sum(one["handled"] for one in results))
             return count / bench.store.raw.span(place.raw)
 
     def _run(self, module: str, target: str, place: Place) -> list[Any]:
         with self._bench.store.metered(place) as spent:
-            told = processes.run(self._workers, module, target, "drain")
-        for name, amount in {**spent(), "client_cpu": sum(one["cpu"] for one in told)}.items():
+            results = processes.run(self._workers, module, target, "drain")
+        for name, amount in {**spent(), "client_cpu": sum(one["cpu"] for one in results)}.items():
             self._costs.setdefault(name, []).append(amount)
-        return told
+        return results
 
     def cost(self, name: str) -> float | None:
         """Return the median of a cost; None where it could not be measured."""
@@ -128,8 +128,8 @@ def _ordered_rate(bench: Bench) -> float:
     count = bench.sizes.jobs
     with bench.store.fresh() as place:
         asyncio.run(_fill_keys(place, count))
-        told = processes.run(1, "benchmarks.program", place.url, "drain")
-        check_done(bench, place, count=count, handled=sum(one["handled"] for one in told))
+        results = processes.run(1, "benchmarks.program", place.url, "drain")
+        check_done(bench, place, count=count, handled=sum(one["handled"] for one in results))
         return count / bench.store.span(place)
 
 
@@ -153,8 +153,8 @@ def _beside_rate(bench: Bench) -> float:
         asyncio.run(_fill_limited(place))
         asyncio.run(fill(place, count))
         since = bench.store.now()
-        told = processes.run(1, "benchmarks.program", place.url, "drain", str(count))
-        check(sum(one["handled"] for one in told), count, "handlers that were called")
+        results = processes.run(1, "benchmarks.program", place.url, "drain", str(count))
+        check(sum(one["handled"] for one in results), count, "handlers that were called")
         wanted = Held(count + 1 + _WAITING, _WAITING, 1, count, given_up=0, highest_attempt=1)
         check(bench.store.held(place), wanted, "what the store holds after the drain")
         return count / bench.store.span(place, since)

@@ -24,8 +24,8 @@ _TABLE = "create table effect (n bigint not null)"
 def _ours(bench: Bench, count: int, connections: int, batch: int) -> float:
     with bench.store.fresh() as place:
         asyncio.run(_fill(place, count, batch))
-        (told,) = processes.run(1, "benchmarks.effects_program", place.url, str(connections), str(batch))
-        _check(place, count, told["handled"])
+        (result,) = processes.run(1, "benchmarks.effects_program", place.url, str(connections), str(batch))
+        _check(place, count, result["handled"])
         return count / bench.store.span(place)
 
 
@@ -40,8 +40,8 @@ def _raw(bench: Bench, count: int, connections: int, batch: int) -> float:
     with bench.store.fresh() as place:
         fill_raw(bench, place, count)
         _create(place)
-        (told,) = processes.run(1, effects_postgres.PROGRAM, place.raw, str(connections), str(batch))
-        _check(place, count, told["handled"])
+        (result,) = processes.run(1, effects_postgres.PROGRAM, place.raw, str(connections), str(batch))
+        _check(place, count, result["handled"])
         return count / bench.store.raw.span(place.raw)
 
 

@@ -75,7 +75,7 @@ class _Rounds:
 
     async def _settled(self) -> None:
         """Wait until the worker has handled the round, and then for what it has not finished yet."""
-        check(await asyncio.to_thread(self._worker.line), "round", "what the worker tells of a round")
+        check(await asyncio.to_thread(self._worker.line), "round", "what the worker prints after a round")
         give_up = time.monotonic() + _PATIENCE
         while (done := self._bench.store.completed(self._place)) < self.pushed:
             check(time.monotonic() < give_up, True, f"patience for {self.pushed} jobs, of which {done} are completed")
@@ -93,12 +93,12 @@ async def _whole(bench: Bench, place: Place, worker: processes.Process, *, after
                 rate = await rounds.push()
             returns = await rounds.push_with_urgent()
         worker.stop()
-    told = await asyncio.to_thread(worker.told)
-    check(told["handled"], rounds.pushed, "handlers that were called")
+    result = await asyncio.to_thread(worker.result)
+    check(result["handled"], rounds.pushed, "handlers that were called")
     pushed = rounds.pushed
     wanted = Held(ids=pushed, ready=0, underway=0, completed=pushed, given_up=0, highest_attempt=1)
     check(bench.store.held(place), wanted, "what the store holds after the rounds")
-    waits = [(began - returns[number]) / 1e6 for number, began in told["starts"]]
+    waits = [(began - returns[number]) / 1e6 for number, began in result["starts"]]
     check(len(waits), _URGENT_JOBS, "urgent jobs that began")
     return _Measured(rate, max(waits))
 

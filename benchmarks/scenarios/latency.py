@@ -54,10 +54,10 @@ def _ours(bench: Bench) -> tuple[float, float]:
         with processes.started(1, "benchmarks.program", place.url, "serve", str(count)) as (worker,):
             worker.go()
             returns = asyncio.run(produce())
-            told = worker.told(_PATIENCE)
+            result = worker.result(_PATIENCE)
         held = bench.store.held(place)
         check((held.completed, held.highest_attempt), (count, 1), "completed jobs and highest attempt")
-        return _percentiles(returns, told["starts"])
+        return _percentiles(returns, result["starts"])
 
 
 def _raw(bench: Bench) -> tuple[float, float]:
@@ -75,9 +75,9 @@ def _raw(bench: Bench) -> tuple[float, float]:
                 raw.one(connection, number)
                 returns.append(time.monotonic_ns())
             connection.close()
-            told = worker.told(_PATIENCE)
+            result = worker.result(_PATIENCE)
         check(raw.held(place.raw), RawHeld(count, 0, 0, count), "what the raw tables hold")
-        return _percentiles(returns, [(number, began) for number, began in told["starts"]])
+        return _percentiles(returns, [(number, began) for number, began in result["starts"]])
 
 
 def p50(bench: Bench) -> float:

@@ -21,7 +21,7 @@ def _growth(module: str, target: str) -> tuple[float, int]:
         while not worker.has_ended:
             peak = max(peak, worker.memory() or 0.0)
             time.sleep(_LOOK_EVERY)
-        return peak - before, worker.told()["handled"]
+        return peak - before, worker.result()["handled"]
 
 
 def drain(bench: Bench) -> list[Record]:

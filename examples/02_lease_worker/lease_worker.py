@@ -20,17 +20,17 @@ app = App(f"sqlite:///{FILE}")
 
 @app.task(queue="reports", max_attempts=2, retry=0.5)
 async def report(ctx: Context, customer: str) -> str:
-    """Take some seconds, and tell how far it has come."""
+    """Take some seconds, and report the progress."""
     for step in range(1, STEPS + 1):
         await asyncio.sleep(STEP)
         await ctx.progress(100 * step / STEPS, f"page {step} of {STEPS}")
-    if customer == "nobody":
+    if customer == "unknown":
         raise LookupError("there is no customer of this name")
     return f"report for {customer}"
 
 
 class LoudWorker(Worker):
-    """A worker of our own: it tells what it does, and how it stands, around every job."""
+    """A subclass of the worker that prints what it does, and its state, around every job."""
 
     async def process(self, job: LeasedJob, ctx: Context) -> Any:
         status = self.status()
@@ -51,7 +51,7 @@ def worker(name: str = "anna") -> int:
 async def create() -> None:
     """Terminal 2: make jobs."""
     async with app:
-        for job in await report.enqueue_many([{"customer": "ada"}, {"customer": "grace"}, {"customer": "nobody"}]):
+        for job in await report.enqueue_many([{"customer": "ada"}, {"customer": "grace"}, {"customer": "unknown"}]):
             print(f"created {job.id}")
 
 
@@ -78,7 +78,7 @@ async def left() -> bool:
 
 
 async def reset(job_id: str) -> None:
-    """Take a job from whoever holds it, by hand; it runs again at once, and the old holder can write nothing more."""
+    """Take a job from the worker that holds it; it runs again at once, and the former holder can write nothing more."""
     async with app:
         print("reset" if await app.jobs.reset(job_id) else "it does not run")
 

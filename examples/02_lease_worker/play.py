@@ -31,7 +31,7 @@ def main() -> int:
     print("$ kill -9 anna          # its leases last for a while; then they are free", flush=True)
     ben = start("worker", "ben")
     watch.wait()
-    ben.terminate()  # gracefully: it would finish or give back what it holds
+    ben.terminate()  # gracefully: it would finish or release what it holds
     return ben.wait()
 
 

@@ -31,7 +31,7 @@ def start(*words: str) -> subprocess.Popen[bytes]:
 def picture() -> Table:
     """Draw who owns which partition, how far it is, and who leads."""
     leader = app.sync.leader()
-    name = "nobody" if leader is None else f"{leader.leadership.node.node_id}, epoch {leader.leadership.epoch}"
+    name = "none" if leader is None else f"{leader.leadership.node.node_id}, epoch {leader.leadership.epoch}"
     table = Table(title=f"leader: {name}", title_justify="left", box=None)
     for column in ("consumer", "partitions and their owners", "done", "lag"):
         table.add_column(column, justify="right" if column in {"done", "lag"} else "left")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import textwrap
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -52,6 +54,28 @@ def test_every_other_method_takes_what_its_original_takes(original, blocking):
     for name, method in vars(blocking).items():
         if inspect.isfunction(method) and not name.startswith("_") and method.__annotations__["return"] != "NoReturn":
             assert inspect.signature(method).parameters == inspect.signature(getattr(original, name)).parameters, name
+
+
+def overloads(cls: type) -> list[tuple[str, str, str]]:
+    """Return the name, the parameters and the result of each overload in the text of a class."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+    return [
+        (node.name, ast.unparse(node.args), "" if node.returns is None else ast.unparse(node.returns))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and any(isinstance(each, ast.Name) and each.id == "overload" for each in node.decorator_list)
+    ]
+
+
+@pytest.mark.parametrize(("original", "blocking"), TWINS)
+def test_the_overloads_of_the_blocking_methods_are_those_of_the_originals(original: type, blocking: type):
+    repeated = {name for name, _, _ in overloads(blocking)}
+
+    assert overloads(blocking) == [each for each in overloads(original) if each[0] in repeated]
+
+
+def test_the_overloads_of_a_task_are_seen():
+    assert {name for name, _, _ in overloads(SyncTask)} == {"call", "enqueue", "enqueue_many"}
 
 
 def test_a_subclass_that_overrides_an_async_method_overrides_the_blocking_one_too(tmp_path: Path):

@@ -73,8 +73,8 @@ def test_our_own_rate_is_measured_by_turns_with_that_of_the_rival(tmp_path):
     [
         ('print(json.dumps({"done": count - 1, "seconds": 0.5}))', "199 of 200 jobs are done"),
         ('print("Error: nothing works", file=sys.stderr); sys.exit(3)', "ended with code 3: Error: nothing works"),
-        ('print("hello")', "told nothing that can be read"),
-        ("", "told nothing that can be read"),
+        ('print("hello")', "reported nothing that can be read"),
+        ("", "reported nothing that can be read"),
     ],
 )
 def test_a_rival_that_fails_is_named_with_the_reason(tmp_path, body, reason):

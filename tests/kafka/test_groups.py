@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import App, ConfigError, Event, EventContext, Unsupported
 from holdfast.backends.kafka import buffers
-from holdfast.model.allocation import AllocationState, Grant
+from holdfast.model.allocation import Grant, ShareState
 from holdfast.store.stream_values import Commit, CommitVerdict, ConsumerView
 from holdfast.streams.node import Node
 
@@ -95,7 +95,7 @@ async def test_events_are_consumed_in_order_and_positions_survive(events: str):
             view = await view_of(app)
     assert handled == expected(120)  # nothing again, and the generation has grown with the owner
     assert view is not None
-    assert {(share.generation, share.state) for share in view.shares} == {(2, AllocationState.GRANTED)}
+    assert {(share.generation, share.state) for share in view.shares} == {(2, ShareState.GRANTED)}
 
 
 async def test_a_second_node_gets_partitions_and_what_is_handed_over_is_not_repeated(events: str):

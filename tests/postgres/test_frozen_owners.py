@@ -33,7 +33,7 @@ from holdfast.testing.conformance.streams.base import (
     an_event,
     begin_consumer,
     lead,
-    share_state,
+    surveyed,
 )
 from holdfast.testing.stores import open_store
 
@@ -58,7 +58,7 @@ async def _two_shares(backend: Backend, timing: Timing = FAST) -> tuple[Grant, G
     await _join(backend, NODE_A, NODE_B, timing=timing)
     leadership = await lead(backend)
     first, second = (Share(CONSUMER, CATEGORY, number) for number in range(2))
-    moves = [GrantTo(share, (await share_state(backend, share)).generation, NODE_A) for share in (first, second)]
+    moves = [GrantTo(share, (await surveyed(backend, share)).generation, NODE_A) for share in (first, second)]
     assert await backend.streams.allocations.move_shares(leadership, moves, grace=FAST.grace) == [True, True]
     return Grant(first, moves[0].generation + 1), Grant(second, moves[1].generation + 1), leadership
 
@@ -106,7 +106,7 @@ async def test_a_share_that_is_locked_within_its_right_holds_up_no_other(backend
         assert done == [False, True]
         assert watch.stands(pid) is not None
         await allocations.heartbeat(NODE_B, SLOW)
-        again = await share_state(backend, other.share)
+        again = await surveyed(backend, other.share)
         moves = [_seizure(grant), GrantTo(other.share, again.generation, NODE_B)]
         assert await allocations.move_shares(leadership, moves, grace=SLOW.grace) == [False, True]
 
@@ -127,7 +127,7 @@ async def test_a_node_that_comes_back_while_its_former_process_stands_still_gets
 
         assert await soon(joined)
         assert watch.stands(pid) is None
-    assert (await share_state(backend, grant.share)).owner is None
+    assert (await surveyed(backend, grant.share)).owner is None
 
 
 @pytest.mark.parametrize("table", ["node", "consumer"])
@@ -138,7 +138,7 @@ async def test_a_row_of_a_node_or_a_consumer_that_is_locked_holds_up_only_what_n
     allocations = backend.streams.allocations
     await begin_consumer(backend, consumer="other", category="others")
     await _join(backend, NODE_B)
-    free = await share_state(backend, Share("other", "others", 0))
+    free = await surveyed(backend, Share("other", "others", 0))
     await _silent(backend, watch)
     await allocations.heartbeat(NODE_B, FAST)
     moves = [_seizure(grant), GrantTo(free.share, free.generation, NODE_B)]
@@ -250,4 +250,4 @@ async def test_all_of_it_works_through_a_transaction_pooler(
                     assert await soon(seized)
     except NoServerError as error:
         give_up("PgBouncer", str(error))
-    assert (await share_state(backend, other.share)).owner == NODE_A
+    assert (await surveyed(backend, other.share)).owner == NODE_A

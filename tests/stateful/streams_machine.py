@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from tests.stateful.streams_rules import ALL, STREAMS, SUBSCRIPTIONS, Pair, StreamsRules, seconds, starts
 
-from holdfast.model.allocation import AllocationState, Grant, Share
+from holdfast.model.allocation import Grant, Share, ShareState
 from holdfast.model.outcome import Failure
 from holdfast.store.stream_values import Commit, Fetched, Park, Start, StartAt, Transition, Unpark
 
@@ -208,7 +208,7 @@ class StreamsMachine(StreamsRules):
             for before, step in pairwise(steps):
                 assert step.generation >= before.generation
             for step in steps:
-                assert step.new_state is not AllocationState.GRANTED or step.old_state is AllocationState.FREE
+                assert step.new_state is not ShareState.GRANTED or step.old_state is ShareState.FREE
 
 
 async def _parked(consumer: str, streams: Any) -> Any:

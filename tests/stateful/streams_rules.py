@@ -22,7 +22,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from holdfast.errors import HoldfastError
 from holdfast.model.allocation import (
-    AllocationState,
     Grant,
     GrantTo,
     Leadership,
@@ -32,6 +31,7 @@ from holdfast.model.allocation import (
     Seize,
     SeizeReason,
     Share,
+    ShareState,
     Timing,
 )
 from holdfast.model.event import NewEvent
@@ -71,7 +71,7 @@ class Seen(NamedTuple):
 
     share: Share
     generation: Pair[int]
-    state: AllocationState
+    state: ShareState
 
 
 async def _subscribe(consumer: str, subscription: Subscription, start: Start, streams: Any) -> bool:
@@ -298,7 +298,7 @@ class StreamsRules(RuleBasedStateMachine):
     def hand_out(self, data: st.DataObject) -> None:
         """Grant all that is free to nodes that live, as a leader does that has just looked."""
         if any(self.model.is_live(key) for key in self.keys):
-            moves = [self._move(data, seen, "grant") for seen in self._survey() if seen.state is AllocationState.FREE]
+            moves = [self._move(data, seen, "grant") for seen in self._survey() if seen.state is ShareState.FREE]
             current = [pair for pair in self.leaderships if self.model.leads(pair.model)]
             self._allot((current or self.leaderships)[-1], moves, timedelta(0))
 
@@ -306,7 +306,7 @@ class StreamsRules(RuleBasedStateMachine):
     @rule(data=st.data())
     def revoke(self, data: st.DataObject) -> None:
         """Revoke something that is granted, as a leader does that balances."""
-        granted = [seen for seen in self._survey() if seen.state is AllocationState.GRANTED]
+        granted = [seen for seen in self._survey() if seen.state is ShareState.GRANTED]
         if granted:
             seen = data.draw(st.sampled_from(granted), label="share")
             self._allot(self.leadership(data), [self._move(data, seen, "revoke")], timedelta(0))
@@ -318,7 +318,7 @@ class StreamsRules(RuleBasedStateMachine):
         for key in self.keys:
             if self.model.is_live(key):
                 self._lead(key, timedelta(seconds=5))
-        held = [seen for seen in self._survey() if seen.state is not AllocationState.FREE]
+        held = [seen for seen in self._survey() if seen.state is not ShareState.FREE]
         moves: list[Pair[Move]] = [
             Pair(*(Seize(seen.share, number, reason) for number in seen.generation)) for seen in held
         ]
@@ -329,9 +329,9 @@ class StreamsRules(RuleBasedStateMachine):
     def _draw_move(self, data: st.DataObject, survey: list[Seen]) -> Pair[Move]:
         seen = data.draw(st.sampled_from(survey), label="share")
         kinds = {
-            AllocationState.FREE: ["grant", "grant", "grant", "revoke", "seize"],
-            AllocationState.GRANTED: ["revoke", "seize", "seize", "grant"],
-            AllocationState.REVOKING: ["seize", "seize", "revoke", "grant"],
+            ShareState.FREE: ["grant", "grant", "grant", "revoke", "seize"],
+            ShareState.GRANTED: ["revoke", "seize", "seize", "grant"],
+            ShareState.REVOKING: ["seize", "seize", "revoke", "grant"],
         }
         kind = data.draw(st.sampled_from(kinds[seen.state]), label="kind")
         return self._move(data, seen, kind)

@@ -15,7 +15,7 @@ from tests.system.stores import Store
 from tests.system.stream_verdict import Call, Effect, assert_once_in_order, read_calls
 
 from holdfast import App
-from holdfast.model.allocation import AllocationState
+from holdfast.model.allocation import ShareState
 from holdfast.store.stream_values import ConsumerView, Transition
 
 PARTITIONS = 8
@@ -109,7 +109,7 @@ class Cluster:
         def look() -> bool:
             shares = [share for view in self.app.consumers.sync.list() for share in view.shares]
             counts = Counter(share.owner for share in shares)
-            granted = all(share.state is AllocationState.GRANTED for share in shares)
+            granted = all(share.state is ShareState.GRANTED for share in shares)
             return bool(shares) and granted and counts.keys() == set(names) and _is_even(counts)
 
         eventually(look, f"the partitions are shared by {names}", within=within)
@@ -131,7 +131,7 @@ class Cluster:
 
     def grants(self) -> int:
         """How often a share was given to a node until now."""
-        return sum(step.new_state is AllocationState.GRANTED for step in self.transitions())
+        return sum(step.new_state is ShareState.GRANTED for step in self.transitions())
 
     # --- what was done ------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from holdfast.model.allocation import AllocationState
+from holdfast.model.allocation import ShareState
 from holdfast.store.stream_values import Transition
 
 
@@ -81,7 +81,7 @@ def assert_steps(steps: Sequence[Transition]) -> None:
         if before is not None:
             assert before.new_state == step.old_state, f"{before} is followed by {step}"
             assert before.generation <= step.generation
-        assert (step.old_state, step.new_state) != (AllocationState.GRANTED, AllocationState.GRANTED)
+        assert (step.old_state, step.new_state) != (ShareState.GRANTED, ShareState.GRANTED)
         last[step.share] = step
         if step.epoch:
             assert step.epoch >= epoch, "an old leader has changed something"

@@ -9,7 +9,7 @@ import pytest
 from tests.system.harness import eventually
 from tests.system.stream_nodes import cluster_on
 
-from holdfast.model.allocation import AllocationState
+from holdfast.model.allocation import ShareState
 
 
 @pytest.fixture
@@ -46,9 +46,7 @@ def test_a_handler_that_can_be_cancelled_is_cut_short_after_the_drain_time_and_i
     cluster.app.consumers.sync.pause("billing")
     eventually(lambda: not any(cluster.owners().values()), "all shares are free")
     barrier.close()  # the thread at the gate is nobody's any more
-    assert {step.epoch for step in cluster.transitions() if step.new_state is AllocationState.FREE} == {
-        0
-    }  # none seized
+    assert {step.epoch for step in cluster.transitions() if step.new_state is ShareState.FREE} == {0}  # none seized
     assert cluster.effects() == []
     cluster.app.consumers.sync.resume("billing")
     cluster.handler_of("special")

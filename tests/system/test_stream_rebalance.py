@@ -9,7 +9,7 @@ import pytest
 from tests.system.harness import eventually
 from tests.system.stream_nodes import PARTITIONS, cluster_on
 
-from holdfast.model.allocation import AllocationState
+from holdfast.model.allocation import ShareState
 
 NAMES = ("anna", "ben", "cleo")
 
@@ -40,7 +40,7 @@ def revoking_at_once(cluster):
     under_way, most = set(), 0
     for step in cluster.transitions():
         under_way.discard(step.share)
-        if step.new_state is AllocationState.REVOKING:
+        if step.new_state is ShareState.REVOKING:
             under_way.add(step.share)
         most = max(most, len(under_way))
     return most

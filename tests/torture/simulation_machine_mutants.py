@@ -197,7 +197,7 @@ def maintenance_that_failed_stays_in_flight(patch: Patch) -> None:
 @MUTANTS.stalling
 def a_flush_that_failed_stays_in_flight(patch: Patch) -> None:
     def failed(finishes: Finishes, now: float) -> None:
-        finishes.unsure = finishes.flushing | finishes.unsure
+        finishes.unknown = finishes.flushing | finishes.unknown
         finishes.flushing = {}
 
     patch.setattr(Finishes, "failed", failed)

@@ -103,7 +103,7 @@ class SyncAudit(Sync[Audit]):
 
 def _checked(text: object, limit_bytes: int) -> str:
     if not isinstance(text, str):
-        raise ConfigError(f"an audit entry consists of texts, and {text!r} is none: pass a str")
+        raise ConfigError(f"a field of an audit entry is not a string: {text!r}")
     return clean(text, limit_bytes)
 
 

@@ -66,7 +66,7 @@ def _end_unused(started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]
         loop.call_soon_threadsafe(ending.set)
 
 
-class _Call(Generic[T]):
+class _PortalCall(Generic[T]):
     """One call: a task in the loop, and the thread that waits for it."""
 
     def __init__(self, portal: Portal, work: Coroutine[Any, Any, T]) -> None:
@@ -147,7 +147,7 @@ class Portal:
     def _forget_all(self) -> None:
         self._lock = threading.Lock()
         self._loop: _Loop | None = None
-        self._calls: set[_Call[Any]] = set()
+        self._calls: set[_PortalCall[Any]] = set()
 
     def _know_process(self) -> None:
         if self._process != os.getpid():
@@ -169,7 +169,7 @@ class Portal:
         """
         _refuse_in_loop(work)
         self._know_process()
-        call = _Call(self, work)
+        call = _PortalCall(self, work)
         try:
             self._begin(call)
             return call.wait()
@@ -177,14 +177,14 @@ class Portal:
             call.interrupt()
             raise
 
-    def _begin(self, call: _Call[Any]) -> None:
+    def _begin(self, call: _PortalCall[Any]) -> None:
         with self._lock:
             if self._loop is None:
                 self._loop = _Loop()
             self._calls.add(call)
             call.begin(self._loop.loop)
 
-    def forget(self, call: _Call[Any]) -> None:
+    def forget(self, call: _PortalCall[Any]) -> None:
         """Remove a call that has ended."""
         with self._lock:
             self._calls.discard(call)
@@ -224,7 +224,7 @@ def _refuse_in_loop(work: Coroutine[Any, Any, Any]) -> None:
     raise ConfigError(message)
 
 
-def _refuse_while_in_flight(calls: list[_Call[Any]]) -> None:
+def _refuse_while_in_flight(calls: list[_PortalCall[Any]]) -> None:
     if calls:
         who = ", ".join(sorted(f"{call.name} in thread {call.caller}" for call in calls))
         message = (

@@ -10,9 +10,9 @@ import click
 from holdfast.cli.confirm import require_consent, yes_to_all
 from holdfast.cli.consumer_parked import drop, parked, retry
 from holdfast.cli.exit_errors import ExitError, Noun
-from holdfast.cli.hints import command
 from holdfast.cli.json_output import json_option, seconds, show_json
 from holdfast.cli.pausing import pause_each, resume_each
+from holdfast.cli.suggested_commands import command
 from holdfast.cli.table import Cell, Column, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration, instant

@@ -9,9 +9,9 @@ import click
 
 from holdfast.cli.confirm import require_consent, yes_to_all
 from holdfast.cli.exit_errors import ExitError
-from holdfast.cli.hints import command
 from holdfast.cli.ids import beginning, only
 from holdfast.cli.json_output import json_option, show_json
+from holdfast.cli.suggested_commands import command
 from holdfast.cli.table import Cell, Column, Id, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.reports.plural import counted

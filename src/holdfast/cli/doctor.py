@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.hints import runnable
 from holdfast.cli.json_output import json_option, show_json
+from holdfast.cli.suggested_commands import runnable
 from holdfast.cli.table import STYLES, Column, console, show_table
 from holdfast.cli.target import StoreTarget, require_file, store_options
 from holdfast.errors import HoldfastError

@@ -12,9 +12,9 @@ import click
 import msgspec
 
 from holdfast.cli.exit_errors import Noun
-from holdfast.cli.hints import command
 from holdfast.cli.job_enqueue import pair
 from holdfast.cli.json_output import json_option, json_text, show_json
+from holdfast.cli.suggested_commands import command
 from holdfast.cli.table import Cell, Column, console, displayed, piped, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import instant

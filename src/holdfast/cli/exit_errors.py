@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import click
 
-from holdfast.cli.hints import runnable
+from holdfast.cli.suggested_commands import runnable
 from holdfast.errors import (
     ConfigError,
     HoldfastError,

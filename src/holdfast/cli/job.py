@@ -10,7 +10,6 @@ import click
 from rich.console import Console, RenderableType
 
 from holdfast.cli.exit_errors import warn
-from holdfast.cli.hints import command
 from holdfast.cli.ids import whole_id
 from holdfast.cli.job_bulk import cancel, delete
 from holdfast.cli.job_counts import counts
@@ -21,6 +20,7 @@ from holdfast.cli.job_retry import retry
 from holdfast.cli.job_view import render_jobs, show_details, show_jobs
 from holdfast.cli.json_output import details_fields, fields_of, json_option, show_json
 from holdfast.cli.live import check_watch, show_live, watch_option
+from holdfast.cli.suggested_commands import command
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.model.job import JobState
 from holdfast.runtime.unknown_queue import unknown_queue

@@ -21,8 +21,8 @@ from holdfast.app.bulk import (
 )
 from holdfast.cli.confirm import require_consent, yes_to_all, yes_to_several
 from holdfast.cli.exit_errors import warn
-from holdfast.cli.hints import command
 from holdfast.cli.ids import whole_ids
+from holdfast.cli.suggested_commands import command
 from holdfast.cli.table import console
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration

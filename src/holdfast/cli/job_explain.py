@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import click
 import msgspec
 
-from holdfast.cli.hints import runnable
 from holdfast.cli.ids import whole_id
 from holdfast.cli.json_output import json_option, seconds, show_json
+from holdfast.cli.suggested_commands import runnable
 from holdfast.cli.table import console
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.model.explanation import Cause, Explanation

@@ -9,9 +9,9 @@ import click
 from holdfast.app.bulk import JobSelection
 from holdfast.cli.confirm import require_consent, yes_to_several
 from holdfast.cli.exit_errors import warn
-from holdfast.cli.hints import command
 from holdfast.cli.ids import whole_ids
 from holdfast.cli.job_bulk import confirmed, in_batches, select
+from holdfast.cli.suggested_commands import command
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.errors import JobNotFound, OutcomeUnknown
 from holdfast.model.job import JobState

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import click
 
-from holdfast.cli.celery_hints import command_for, remedy_for
+from holdfast.cli.celery_remedies import command_for, remedy_for
 from holdfast.cli.exit_errors import MEANINGS, Root
 from holdfast.reports.text import mask
 

@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 
 from holdfast.cli.exit_errors import debug_option, is_debugging, warn
-from holdfast.cli.hints import remember_options
+from holdfast.cli.suggested_commands import remember_options
 from holdfast.errors import ConfigError, StoreUnavailable
 from holdfast.reports.text import has_password
 from holdfast.store.url_settings import DEFAULT_URL

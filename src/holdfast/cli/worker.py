@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from holdfast.cli.celery_hints import HintingCommand
+from holdfast.cli.celery_remedies import CommandWithRemedies
 from holdfast.cli.exit_errors import Noun, warn
 from holdfast.cli.json_output import json_option, show_json, worker_fields
 from holdfast.cli.logs import configure_logs
@@ -45,7 +45,7 @@ def worker() -> None:
     """Run and list workers."""
 
 
-@worker.command(cls=HintingCommand)
+@worker.command(cls=CommandWithRemedies)
 @app_argument
 @click.option("--queues", metavar="A,B", help="Only these queues.  [default: every queue]")
 @click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Concurrent jobs per process.  [default: 10]")

@@ -29,7 +29,7 @@ NAME: Final = store_thread_name("statements")
 _IDLE: Final = 1.0  # seconds for which an idle thread is kept: starting one takes longer than most statements
 
 
-class _Threads:
+class _StatementThreads:
     """Threads that each run one function at a time; as many as are busy, and those that were busy until recently."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class _Threads:
         return inbox.get()  # `do` has just taken this thread
 
 
-_threads: Final = _Threads()
+_threads: Final = _StatementThreads()
 
 
 async def where_it_may_wait(function: Callable[[], T]) -> T:

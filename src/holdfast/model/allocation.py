@@ -42,7 +42,7 @@ FORGET_NODES_AFTER = timedelta(days=1)
 SUSPECTED = 3
 """After this many losses of a share in a row, its next event is suspected of killing the nodes that handle it."""
 
-GUILTY = 5
+MOST_TRIAL_LOSSES = 5
 """After more losses than that, an event on trial counts as failed for good."""
 
 FRESH_PARTS = 2
@@ -67,7 +67,7 @@ def is_silent(since: _Span, ttl: _Span, grace: _Span) -> bool:
     return not -ttl <= since <= ttl + grace
 
 
-class AllocationState(StrEnum):
+class ShareState(StrEnum):
     """The state of a share."""
 
     FREE = "free"

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.model.allocation import AllocationState, GrantTo, Move, NodeKey, Revoke, Seize, SeizeReason, is_silent
+from holdfast.model.allocation import GrantTo, Move, NodeKey, Revoke, Seize, SeizeReason, ShareState, is_silent
 
 
 class NodeSeen(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class NodeSeen(msgspec.Struct, frozen=True):
 class ShareSeen(msgspec.Struct, frozen=True):
     """A share as stored."""
 
-    state: AllocationState
+    state: ShareState
     generation: int
     owner: NodeKey | None
     is_overdue: bool  # it was revoked, and the deadline for its release has passed
@@ -52,10 +52,10 @@ def still_holds(move: Move, share: ShareSeen, node: NodeSeen | None, *, grace: i
         return False
     match move:
         case GrantTo():
-            is_open = share.state is AllocationState.FREE and not share.is_paused
+            is_open = share.state is ShareState.FREE and not share.is_paused
             return is_open and node is not None and _can_take(move.node, node)
         case Revoke():
-            return share.state is AllocationState.GRANTED
+            return share.state is ShareState.GRANTED
         case Seize():
             return share.owner is not None and _is_true(move.reason, share, share.owner, node, grace)
         case _:
@@ -69,7 +69,7 @@ def _can_take(taker: NodeKey, node: NodeSeen) -> bool:
 
 def _is_true(reason: SeizeReason, share: ShareSeen, owner: NodeKey, node: NodeSeen | None, grace: int) -> bool:
     if reason is SeizeReason.OVERDUE:
-        return share.state is AllocationState.REVOKING and share.is_overdue
+        return share.state is ShareState.REVOKING and share.is_overdue
     is_there = node is not None and node.incarnation == owner.incarnation
     if reason is SeizeReason.REPLACED:
         return not is_there

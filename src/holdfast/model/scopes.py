@@ -62,7 +62,7 @@ def parse_scope(text: object) -> Scope:
 def parse_scopes(texts: Iterable[str]) -> tuple[Scope, ...]:
     """Return scopes in a fixed order, each once; raises `ConfigError` if there is none, or one is invalid."""
     if isinstance(texts, str):
-        raise ConfigError(f"the scopes {texts!r} are one text: pass a list, as in [{texts!r}]")
+        raise ConfigError(f"the scopes {texts!r} are a single string: pass a list, as in [{texts!r}]")
     scopes = tuple(sorted({parse_scope(text) for text in texts}, key=str))
     if not scopes:
         raise ConfigError(f"a token without a scope allows nothing: pass some of {_KNOWN}")

@@ -16,7 +16,7 @@ _SLACK = 1.1  # of the bytes that completed jobs may take: workers prune them fr
 
 def examine_redis(facts: Mapping[str, str]) -> Iterator[Finding]:
     """Yield the findings about the server's memory, replicas, files and scripts, and about the completed jobs."""
-    if facts.get("server") not in {"redis", "valkey"}:
+    if "evicts" not in facts:  # only a server that keeps its data in memory reports it
         return
     yield _memory(facts)
     yield _eviction(facts)

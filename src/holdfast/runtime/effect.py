@@ -115,7 +115,7 @@ class Effect(ABC):
     def blocking_transaction(self, isolation: Isolation, *, ends: bool = True) -> Generator[Any]:
         """Return the same for a thread."""
         self.refuse_in_loop()
-        life = _Life(self, _Blocking(self.loop), check_isolation(isolation), ends=ends)
+        life = _Life(self, _BlockingCalls(self.loop), check_isolation(isolation), ends=ends)
         connection = _driven(life.__aenter__())
         try:
             yield connection
@@ -145,7 +145,7 @@ class Effect(ABC):
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
 
-class _Calls(Protocol):
+class _EffectCalls(Protocol):
     """How the life cycle calls the store."""
 
     def begin(self, effect: Effect, isolation: Isolation) -> AbstractAsyncContextManager[Any]: ...
@@ -155,7 +155,7 @@ class _Calls(Protocol):
     async def run(self, work: Coroutine[Any, Any, T]) -> T: ...
 
 
-class _Awaited:
+class _AwaitedCalls:
     """The store is awaited."""
 
     def begin(self, effect: Effect, isolation: Isolation) -> AbstractAsyncContextManager[Any]:
@@ -168,10 +168,10 @@ class _Awaited:
         return await work
 
 
-_AWAITED = _Awaited()
+_AWAITED = _AwaitedCalls()
 
 
-class _Blocking:
+class _BlockingCalls:
     """The store is called from this thread; what it offers only to coroutines is asked through the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -192,7 +192,7 @@ class _Blocking:
 class _Life:
     """The life cycle as a context manager: a class, because an async generator costs an effect some 8 µs."""
 
-    def __init__(self, effect: Effect, calls: _Calls, isolation: Isolation, *, ends: bool) -> None:
+    def __init__(self, effect: Effect, calls: _EffectCalls, isolation: Isolation, *, ends: bool) -> None:
         self._effect = effect
         self._calls = calls
         self._isolation: Isolation = isolation

@@ -97,7 +97,7 @@ class RemoteAttempts:
             attempt.reports.settled(attempt.job, attempt.began, is_aborted=True)
 
     async def expire(self) -> None:
-        """Report the attempts whose leases have run out: another server may have ended them.
+        """Report the attempts whose leases have expired: another server may have ended them.
 
         Costs one read if there are any.
         """

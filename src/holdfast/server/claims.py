@@ -84,7 +84,7 @@ class WaitingClaims:
         backend = await self._state.opened()
         self._keep_up(backend)
         if not wait:
-            await self._heard_of(worker)
+            await self._heartbeat_if_due(worker)
             await backend.jobs.promote(_LIMIT)
             return await claim_or_release(backend.jobs, request, has_own_id=worker is None)
         kind = (request.queues, request.tasks)
@@ -100,9 +100,9 @@ class WaitingClaims:
             if not group.size:
                 del self._groups[kind]
 
-    async def _heard_of(self, worker: WorkerHeartbeat | None) -> None:
+    async def _heartbeat_if_due(self, worker: WorkerHeartbeat | None) -> None:
         if worker is not None:
-            await self._state.extending.heard_of(worker)
+            await self._state.extending.heartbeat_if_due(worker)
 
     async def _claim_in_turn(
         self, group: ClaimGroup, request: ClaimRequest, worker: WorkerHeartbeat | None
@@ -110,7 +110,7 @@ class WaitingClaims:
         store = self._state.app.backend.jobs
         is_new = True
         while not self._is_stopping:
-            await self._heard_of(worker)
+            await self._heartbeat_if_due(worker)
             begun, now = self._begun, self._round
             async with group.turn:
                 if group.empty_in < now and (is_new or time.monotonic() >= group.due):

@@ -43,17 +43,17 @@ class Extending:
         """Extend leases to `duration` from now."""
         return await self._run(lambda extender: extender.extend(leases, duration))
 
-    async def heard_of(self, worker: WorkerHeartbeat) -> None:
+    async def heartbeat_if_due(self, worker: WorkerHeartbeat) -> None:
         """Send the heartbeat of a worker whose request has come, unless one was sent a moment ago."""
         now = time.monotonic()
         if now < self._workers.get(worker.worker_id, (worker, 0.0))[1]:
             return
         try:
-            await self.report(worker)
+            await self.heartbeat(worker)
         except StoreError as error:  # the request itself matters more
             _logger.warning("could not send the heartbeat of worker %s: %s", worker.worker_id, error)
 
-    async def report(self, worker: WorkerHeartbeat) -> None:
+    async def heartbeat(self, worker: WorkerHeartbeat) -> None:
         """Send the heartbeat of a worker; raises `StoreError`."""
         now = time.monotonic()
         if len(self._workers) >= _MOST_WORKERS:
@@ -61,11 +61,11 @@ class Extending:
         self._workers[worker.worker_id] = worker, now + max(worker.lease.total_seconds() / _OFTEN, _RAREST)
         await self._run(lambda extender: extender.heartbeat(worker))
 
-    async def heard_again(self, worker_id: str) -> None:
+    async def known_heartbeat_if_due(self, worker_id: str) -> None:
         """Send the heartbeat of a worker that has claimed from this server before."""
         known = self._workers.get(worker_id)
         if known is not None:
-            await self.heard_of(known[0])
+            await self.heartbeat_if_due(known[0])
 
     async def _run(self, work: Callable[[Extender], T]) -> T:
         backend = await self._state.opened()

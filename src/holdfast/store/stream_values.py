@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.model.allocation import AllocationState, Grant, Leadership, NodeKey, Share, Timing
+from holdfast.model.allocation import Grant, Leadership, NodeKey, Share, ShareState, Timing
 from holdfast.model.event import StoredEvent
 from holdfast.model.outcome import Failure
 
@@ -149,7 +149,7 @@ class Fetched(msgspec.Struct, frozen=True):
 
     events: list[StoredEvent]
     is_lost: bool = False
-    state: AllocationState = AllocationState.GRANTED
+    state: ShareState = ShareState.GRANTED
     position: int = 0
     head: int = 0
     replay_until: int = 0
@@ -163,7 +163,7 @@ class ShareView(msgspec.Struct, frozen=True):
     """One share of a consumer. `behind` is the age of its oldest unhandled event, or None without one."""
 
     share: Share
-    state: AllocationState
+    state: ShareState
     generation: int
     owner: str | None
     target: str | None
@@ -240,7 +240,7 @@ class OwnedShare(msgspec.Struct, frozen=True):
     """A share that a node owns, as stored."""
 
     grant: Grant
-    state: AllocationState
+    state: ShareState
     drain_left: timedelta | None = None  # of a revoking one: how long until it may be seized, never below zero
 
 
@@ -276,11 +276,11 @@ class LeaderView(msgspec.Struct, frozen=True):
     expires_in: timedelta
 
 
-class ShareState(msgspec.Struct, frozen=True):
+class SurveyedShare(msgspec.Struct, frozen=True):
     """A share as input of the allocator. `target` is the node that is to own it next."""
 
     share: Share
-    state: AllocationState
+    state: ShareState
     generation: int
     owner: NodeKey | None = None
     target: str | None = None
@@ -297,8 +297,8 @@ class Transition(msgspec.Struct, frozen=True):
     share: Share
     epoch: int
     generation: int
-    old_state: AllocationState
-    new_state: AllocationState
+    old_state: ShareState
+    new_state: ShareState
     node_id: str | None
     happened_at: datetime
 
@@ -307,6 +307,6 @@ class Survey(msgspec.Struct, frozen=True):
     """The input of the allocator, as of one instant of the store's clock."""
 
     nodes: tuple[NodeView, ...]
-    shares: tuple[ShareState, ...]
+    shares: tuple[SurveyedShare, ...]
     paused: frozenset[str] = frozenset()
     is_complete: bool = True  # False: a consumer lacks a share, `complete_shares` adds it

@@ -21,17 +21,17 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.model.allocation import (
-    AllocationState,
     GrantTo,
     Move,
     NodeKey,
     Revoke,
     Seize,
     SeizeReason,
+    ShareState,
     Timing,
     is_silent,
 )
-from holdfast.store.stream_values import NodeView, ShareState, Survey
+from holdfast.store.stream_values import NodeView, Survey, SurveyedShare
 from holdfast.streams.quotas import NodeQuota, quotas
 
 _UNDER_WAY: Final = 4  # at most one in this many of a consumer's shares moves at a time for evenness
@@ -44,29 +44,29 @@ def plan(survey: Survey, timing: Timing, *, gone: Collection[NodeKey]) -> list[M
     Shares of nodes in `gone` are seized because the nodes are silent.
     """
     nodes = {view.node: view for view in survey.nodes}
-    by_consumer: dict[str, list[ShareState]] = defaultdict(list)
-    for allocation in survey.shares:
-        by_consumer[allocation.share.consumer].append(allocation)
+    by_consumer: dict[str, list[SurveyedShare]] = defaultdict(list)
+    for surveyed in survey.shares:
+        by_consumer[surveyed.share.consumer].append(surveyed)
     load = Counter(a.owner.node_id for a in survey.shares if a.owner is not None)
     moves: list[Move] = []
     for consumer in sorted(by_consumer):
-        allocations = sorted(by_consumer[consumer], key=lambda a: a.share)
+        shares = sorted(by_consumer[consumer], key=lambda surveyed: surveyed.share)
         planned = _Plan(consumer, nodes, timing, load, gone=gone, paused=consumer in survey.paused)
-        moves += planned.moves(allocations)
+        moves += planned.moves(shares)
     return moves
 
 
 def seize_reason(
-    allocation: ShareState, nodes: Mapping[NodeKey, NodeView], gone: Collection[NodeKey]
+    surveyed: SurveyedShare, nodes: Mapping[NodeKey, NodeView], gone: Collection[NodeKey]
 ) -> SeizeReason | None:
     """Return why a share may be seized from its owner, None if it may not."""
-    if allocation.owner is None:
+    if surveyed.owner is None:
         return None
-    if allocation.owner not in nodes:
+    if surveyed.owner not in nodes:
         return SeizeReason.REPLACED
-    if allocation.owner in gone:
+    if surveyed.owner in gone:
         return SeizeReason.SILENT
-    return SeizeReason.OVERDUE if allocation.overdue else None
+    return SeizeReason.OVERDUE if surveyed.overdue else None
 
 
 class _Plan:
@@ -89,28 +89,28 @@ class _Plan:
         self._gone = gone
         self._paused = paused
         self._seized: list[Seize] = []
-        self._free: list[ShareState] = []  # free now, or after the seizures
-        self._kept: dict[str, list[ShareState]] = defaultdict(list)
+        self._free: list[SurveyedShare] = []  # free now, or after the seizures
+        self._kept: dict[str, list[SurveyedShare]] = defaultdict(list)
         self._revoking = 0
         self._count = 0
 
-    def _sort_in(self, allocation: ShareState) -> None:
-        reason = seize_reason(allocation, self._nodes, self._gone)
+    def _sort_in(self, surveyed: SurveyedShare) -> None:
+        reason = seize_reason(surveyed, self._nodes, self._gone)
         if reason is not None:
-            self._seized.append(Seize(allocation.share, allocation.generation, reason))
-            self._free.append(ShareState(allocation.share, AllocationState.FREE, allocation.generation + 1))
-        elif allocation.owner is None:
-            self._free.append(allocation)
-        elif allocation.state is AllocationState.REVOKING:
+            self._seized.append(Seize(surveyed.share, surveyed.generation, reason))
+            self._free.append(SurveyedShare(surveyed.share, ShareState.FREE, surveyed.generation + 1))
+        elif surveyed.owner is None:
+            self._free.append(surveyed)
+        elif surveyed.state is ShareState.REVOKING:
             self._revoking += 1
         else:
-            self._kept[allocation.owner.node_id].append(allocation)
+            self._kept[surveyed.owner.node_id].append(surveyed)
 
-    def moves(self, allocations: Collection[ShareState]) -> list[Move]:
+    def moves(self, shares: Collection[SurveyedShare]) -> list[Move]:
         """Return the moves: seizures first, since the shares that they free are granted in the same step."""
-        self._count = len(allocations)
-        for allocation in allocations:
-            self._sort_in(allocation)
+        self._count = len(shares)
+        for surveyed in shares:
+            self._sort_in(surveyed)
         if self._paused:
             return [*self._seized, *(self._revoke(held, None) for held in _all(self._kept))]
         fit = {view.node.node_id: view for view in self._nodes.values() if self._is_fit(view)}
@@ -161,7 +161,7 @@ class _Plan:
             grants.append(GrantTo(free.share, free.generation, able[name].node))
         return grants, lacking
 
-    def _surplus(self, due: Mapping[str, int], lacking: dict[str, int]) -> Iterable[tuple[ShareState, str]]:
+    def _surplus(self, due: Mapping[str, int], lacking: dict[str, int]) -> Iterable[tuple[SurveyedShare, str]]:
         """Return the shares to move for evenness, with their new owners: a limited number at a time."""
         room = max(1, self._count // _UNDER_WAY) - self._revoking
         for name in sorted(due):
@@ -174,7 +174,7 @@ class _Plan:
                 lacking[target] -= 1
                 yield held, target
 
-    def _revoke(self, held: ShareState, target: str | None) -> Revoke:
+    def _revoke(self, held: SurveyedShare, target: str | None) -> Revoke:
         # A handler that is cut short at the drain deadline has the grace to end in: its share is released, not seized.
         drain = self._timing.drain
         return Revoke(held.share, held.generation, None if drain is None else drain + self._timing.grace, target)
@@ -186,5 +186,5 @@ def _neediest(lacking: Mapping[str, int]) -> str | None:
     return name if name is not None and lacking[name] > 0 else None
 
 
-def _all(kept: Mapping[str, list[ShareState]]) -> Iterable[ShareState]:
+def _all(kept: Mapping[str, list[SurveyedShare]]) -> Iterable[SurveyedShare]:
     return (held for name in sorted(kept) for held in kept[name])

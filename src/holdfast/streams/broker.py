@@ -26,7 +26,7 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast.model.allocation import AllocationState, Grant, Share, Timing
+from holdfast.model.allocation import Grant, Share, ShareState, Timing
 from holdfast.store.stream_values import OwnedShare, OwnedShares
 
 
@@ -50,7 +50,7 @@ class Drop(Command, frozen=True):
     """Stop: the grant is stale."""
 
 
-class _Heard(msgspec.Struct, frozen=True):
+class _LastAnswer(msgspec.Struct, frozen=True):
     """The store's last answer: the shares granted to this node, and since when (local clock) the node may be silent."""
 
     since: float
@@ -63,27 +63,27 @@ class Broker:
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
         self._held: dict[Share, OwnedShare] = {}
-        self._heard: _Heard | None = None  # replaced as a whole by the heartbeat thread
+        self._answer: _LastAnswer | None = None  # replaced as a whole by the heartbeat thread
 
     @property
     def grants(self) -> list[Grant]:
         """The grants that this node holds."""
         return [owned.grant for owned in self._held.values()]
 
-    def heard(self, answer: OwnedShares, *, sent: float | None) -> None:
+    def answered(self, answer: OwnedShares, *, sent: float | None) -> None:
         """Record the answer to a heartbeat sent at `sent`, or to a read (None); callable from one other thread.
 
         From now on nothing is handled under a grant that the answer does not list, even if the event loop has not
         processed the answer yet.
         """
-        former = self._heard
+        former = self._answer
         if not answer.is_known or (former is None and sent is None):
-            self._heard = None
+            self._answer = None
             return
         since = [] if former is None else [former.since]
         if sent is not None:
             since.append(sent + answer.waited.total_seconds())
-        self._heard = _Heard(max(since), frozenset(owned.grant for owned in answer.owned))
+        self._answer = _LastAnswer(max(since), frozenset(owned.grant for owned in answer.owned))
 
     def compare(self, answer: OwnedShares) -> list[Command]:
         """Compare the store's answer with the shares held here; return the commands that make them match."""
@@ -102,11 +102,11 @@ class Broker:
         return commands
 
     def _compare(self, held: OwnedShare | None, owned: OwnedShare) -> list[Command]:
-        is_revoking = owned.state is AllocationState.REVOKING
+        is_revoking = owned.state is ShareState.REVOKING
         if held is None:
             # A share that was never begun is begun and drained, so that there is only one way to release a share.
             return [Begin(owned.grant), Drain(owned.grant, owned.drain_left)] if is_revoking else [Begin(owned.grant)]
-        if is_revoking and held.state is not AllocationState.REVOKING:
+        if is_revoking and held.state is not ShareState.REVOKING:
             return [Drain(owned.grant, owned.drain_left)]
         return []
 
@@ -129,12 +129,12 @@ class Broker:
 
     def may_handle(self, grant: Grant, now: float) -> bool:
         """Return whether it is certain that no other node owns this share yet."""
-        heard = self._heard
-        return heard is not None and grant in heard.grants and self.sure_for(now) > 0.0
+        last = self._answer
+        return last is not None and grant in last.grants and self.sure_for(now) > 0.0
 
     def sure_for(self, now: float) -> float:
         """Return for how many seconds no other node can be granted this node's shares; 0 if that is not certain."""
-        heard = self._heard
-        if heard is None:
+        last = self._answer
+        if last is None:
             return 0.0
-        return max(0.0, heard.since + self._timing.self_fence.total_seconds() - now)
+        return max(0.0, last.since + self._timing.self_fence.total_seconds() - now)

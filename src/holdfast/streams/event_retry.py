@@ -5,7 +5,7 @@ An event is retried in place, with a growing delay, since order forbids skipping
 from a dead node at the same position (`losses`). A dying node loses all its shares, including those that did not cause
 its death. So from `SUSPECTED` losses on, the next event of a share is put on trial: the trial is written to the store,
 and then the event is handled by itself, for one such share of a process at a time. From then on a loss counts only if
-it happened during a trial. After more than `GUILTY` losses the event counts as failed for good.
+it happened during a trial. After more than `MOST_TRIAL_LOSSES` losses the event counts as failed for good.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.model.allocation import GUILTY, SUSPECTED
+from holdfast.model.allocation import MOST_TRIAL_LOSSES, SUSPECTED
 from holdfast.model.outcome import Failure
 from holdfast.model.retry import decide
 from holdfast.streams.consumer import Consumer, OnError
@@ -61,12 +61,12 @@ def goes_alone(losses: int) -> bool:
     return losses >= SUSPECTED
 
 
-def is_tried(consumer: Consumer) -> bool:
+def writes_trial(consumer: Consumer) -> bool:
     """Return whether a trial is written to the store: only if the event could be skipped or parked because of it."""
     return consumer.on_error is not OnError.BLOCK
 
 
-def is_guilty(consumer: Consumer, losses: int) -> bool:
+def fails_for_good(consumer: Consumer, losses: int) -> bool:
     """Return whether the next event counts as failed for good: its node died each time."""
     return has_killed(losses) and consumer.on_error is not OnError.BLOCK
 
@@ -76,10 +76,10 @@ def has_killed(losses: int) -> bool:
 
     A parked event then stays parked, whatever `on_error` says: an operator requested the retry.
     """
-    return losses > GUILTY
+    return losses > MOST_TRIAL_LOSSES
 
 
-def guilt(losses: int) -> Failure:
+def lost_nodes(losses: int) -> Failure:
     """Return the failure of an event that killed its nodes."""
     message = f"{losses} nodes in a row died before this event was done: look for a crash, or for an out-of-memory kill"
     return Failure("NodeLost", message)

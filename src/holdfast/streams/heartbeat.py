@@ -4,7 +4,7 @@ The answer to a heartbeat lists the shares that the node owns. After a notificat
 heartbeat is a write, and would notify the other nodes.
 
 ```text
-   thread   heartbeat, or a read ──▶ broker.heard: until when, and under which grants, the node may handle events
+   thread   heartbeat, or a read ──▶ broker.answered: until when, and under which grants, the node may handle events
                                  ──▶ event loop:   begin, drain and drop shares
 ```
 
@@ -92,12 +92,12 @@ class NodeHeartbeat(KeeperThread):
         sent = self.now()
         if sent >= self._due:
             self._is_notified = False  # before the heartbeat: a later change sets it again
-            self._hear(extender.node_heartbeat(self._node, self._timing), sent=sent)
+            self._receive(extender.node_heartbeat(self._node, self._timing), sent=sent)
             self._due = sent + self._every
         elif self._is_notified and sent >= self._look_after:
             self._is_notified = False
             self._look_after = sent + _LOOK_EVERY
-            self._hear(extender.owned(self._node), sent=None)
+            self._receive(extender.owned(self._node), sent=None)
         until = min(self._due, self._look_after) if self._is_notified else self._due
         return max(0.0, until - self.now())
 
@@ -107,6 +107,6 @@ class NodeHeartbeat(KeeperThread):
         self._due = self.now()
         return min(self._every, _RETRY)
 
-    def _hear(self, answer: OwnedShares, *, sent: float | None) -> None:
-        self._broker.heard(answer, sent=sent)
+    def _receive(self, answer: OwnedShares, *, sent: float | None) -> None:
+        self._broker.answered(answer, sent=sent)
         self._answered(answer)

@@ -150,7 +150,7 @@ class Node:
             open_extender=self._backend.extender,
             limits=around.handlers.limits,
             stuck_grace=self._stuck_grace,
-            answered=self._hear,
+            answered=self._receive,
             died=self._heartbeat_died,
         )
 
@@ -255,7 +255,7 @@ class Node:
 
     # --- answers of the store -----------------------------------------------------------------------------------------
 
-    def _hear(self, answer: OwnedShares) -> None:
+    def _receive(self, answer: OwnedShares) -> None:
         """Receive the store's answer from the heartbeat thread; only the latest counts."""
         self._answer = answer
         self._on_loop(self._answered.set)

@@ -24,7 +24,7 @@ from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Commit, CommitVerdict, Fetched, ParkedEvent
 from holdfast.streams.consumer import Consumer
 from holdfast.streams.effect import StreamUnparked
-from holdfast.streams.event_retry import goes_alone, guilt, has_killed, is_guilty, is_tried
+from holdfast.streams.event_retry import fails_for_good, goes_alone, has_killed, lost_nodes, writes_trial
 from holdfast.streams.event_runner import EventRunner, ParkedRetry
 from holdfast.streams.handler_process import HandlerProcesses
 from holdfast.streams.handling import OwnershipUncertain, Stopped
@@ -224,9 +224,9 @@ class ShareConsumer:
     async def _work_alone(self, event: StoredEvent, fetched: Fetched) -> None:
         """Handle one event by itself, so that the store knows the event if this process dies."""
         await self._flush()
-        if is_guilty(self.consumer, fetched.losses):
-            self._handling.give_up(event, self._progress, guilt(fetched.losses), attempts=fetched.losses)
-        elif not is_tried(self.consumer):
+        if fails_for_good(self.consumer, fetched.losses):
+            self._handling.give_up(event, self._progress, lost_nodes(fetched.losses), attempts=fetched.losses)
+        elif not writes_trial(self.consumer):
             await self._handling.handle([event], self._progress, fetched.replay_until, self._rest)
         elif await self._gets_its_turn():
             try:
@@ -279,7 +279,7 @@ class ShareConsumer:
     async def _retry_alone(self, parked: ParkedEvent, losses: int) -> ParkedRetry | None:
         """Handle a parked event again, on trial; None if the share consumer is to end first."""
         if has_killed(losses):
-            commit = self._progress.commit_unparked(self._progress.place(parked.event), guilt(losses), 1)
+            commit = self._progress.commit_unparked(self._progress.place(parked.event), lost_nodes(losses), 1)
             self._require(await self._until_answered(lambda: self._commit(commit)))
             return ParkedRetry(commit, is_committed=True)
         if not await self._gets_its_turn():

@@ -7,7 +7,7 @@
    ended ──▶ buffer ──▶ flushing ──▶ verdicts
                            │ ▲
                no reply    ▼ │ again
-                          unsure
+                          unknown
 ```
 
 A finish that was sent without a reply may have been written. So it is sent again until there is a verdict (the store
@@ -30,13 +30,13 @@ from holdfast.worker.settings import WorkerConfig
 class Finishes:
     """The finish buffer, by seq; `InFlight.ended` adds to `buffer` directly, and sets `oldest` if it was empty."""
 
-    __slots__ = ("_pause", "_settings", "backoff", "buffer", "delayed", "flushing", "in_flight", "oldest", "unsure")
+    __slots__ = ("_pause", "_settings", "backoff", "buffer", "delayed", "flushing", "in_flight", "oldest", "unknown")
 
     def __init__(self, settings: WorkerConfig) -> None:
         self._settings = settings
         self.backoff = Backoff()
         self.buffer: dict[int, Finish] = {}
-        self.unsure: dict[int, Finish] = {}
+        self.unknown: dict[int, Finish] = {}
         self.delayed: dict[int, Finish] = {}
         self._pause = Backoff()
         self.flushing: dict[int, Finish] = {}
@@ -44,12 +44,12 @@ class Finishes:
         self.oldest = 0.0
 
     def __len__(self) -> int:
-        return len(self.buffer) + len(self.unsure) + len(self.delayed) + len(self.flushing)
+        return len(self.buffer) + len(self.unknown) + len(self.delayed) + len(self.flushing)
 
     @property
     def congested(self) -> bool:
         """Whether finishes accumulate, so that no more jobs should be claimed: memory stays bounded."""
-        return bool(self.unsure) or max(len(self.buffer), len(self.delayed)) > 2 * self._settings.batch_max
+        return bool(self.unknown) or max(len(self.buffer), len(self.delayed)) > 2 * self._settings.batch_max
 
     def batch(self, now: float, *, idle: bool) -> list[Finish] | None:
         """Return the finishes to write now, if any; they are then in flight."""
@@ -57,15 +57,15 @@ class Finishes:
             return None
         most = self._settings.batch_max
         if self.delayed and now >= self._pause.until:
-            self.unsure.update(self.delayed)
+            self.unknown.update(self.delayed)
             self.delayed = {}
-        if self.unsure or len(self.buffer) > most:
-            self.unsure.update(self.buffer)
-            ordered = list(self.unsure.items())
+        if self.unknown or len(self.buffer) > most:
+            self.unknown.update(self.buffer)
+            ordered = list(self.unknown.items())
             unsent = self.buffer.keys()
             self.flushing = dict(ordered[:most])
             rest = ordered[most:]
-            self.buffer, self.unsure = (
+            self.buffer, self.unknown = (
                 {seq: finish for seq, finish in rest if seq in unsent},
                 {seq: finish for seq, finish in rest if seq not in unsent},
             )
@@ -79,7 +79,7 @@ class Finishes:
         if self.in_flight:
             return float("inf")
         due_at = self._pause.until if self.delayed else float("inf")
-        if self.unsure or (self.buffer and (idle or len(self.buffer) >= self._settings.flush_rows)):
+        if self.unknown or (self.buffer and (idle or len(self.buffer) >= self._settings.flush_rows)):
             return self.backoff.until
         if self.buffer:
             due_at = min(due_at, self.oldest + self._settings.flush_after)
@@ -114,14 +114,14 @@ class Finishes:
 
     def failed(self, now: float) -> None:
         """Keep the finishes that were in flight, to send them again."""
-        self.unsure = self.flushing | self.unsure
+        self.unknown = self.flushing | self.unknown
         self.flushing = {}
         self.in_flight = False
         self.backoff.failed(now)
 
     def is_sent(self, seq: int) -> bool:
         """Whether the finish was sent at least once."""
-        return seq in self.flushing or seq in self.unsure or seq in self.delayed
+        return seq in self.flushing or seq in self.unknown or seq in self.delayed
 
     def has(self, seq: int) -> bool:
         """Whether the job has ended."""
@@ -129,12 +129,12 @@ class Finishes:
 
     def forget(self, seq: int) -> bool:
         """Drop the finish of a job whose lease is lost; False if there was none."""
-        parts = (self.buffer, self.unsure, self.delayed, self.flushing)
+        parts = (self.buffer, self.unknown, self.delayed, self.flushing)
         return any(part.pop(seq, None) is not None for part in parts)
 
     def abandon(self) -> list[int]:
         """Drop everything that is not in flight; return the seqs."""
-        seqs = [*self.unsure, *self.buffer]
-        self.unsure.clear()
+        seqs = [*self.unknown, *self.buffer]
+        self.unknown.clear()
         self.buffer.clear()
         return seqs

@@ -22,7 +22,7 @@ class BatchSize(NamedTuple):
     linger: float
 
 
-class _Group:
+class _FormingBatch:
     """The jobs of one task that wait for their batch, the first since `since`."""
 
     __slots__ = ("jobs", "since", "size")
@@ -43,7 +43,7 @@ class Forming:
 
     def __init__(self, sizes: Mapping[str, BatchSize]) -> None:
         self.sizes = sizes
-        self._groups = {task: _Group(size) for task, size in sizes.items()}
+        self._groups = {task: _FormingBatch(size) for task, size in sizes.items()}
         self._per_slot = 1.0  # jobs that one slot takes, as in the last claim
         self._passed = True  # whether the last batch that was due left its slot to another job
 

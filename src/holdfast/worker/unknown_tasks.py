@@ -1,4 +1,4 @@
-"""Warns of ready jobs in a worker's queues whose task no live worker knows: they would wait without a word."""
+"""Warns of ready jobs in a worker's queues whose task no live worker knows: nothing else reports that they wait."""
 
 from __future__ import annotations
 

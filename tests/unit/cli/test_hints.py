@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 from tests.unit.cli.conftest import APP, park
 
-from holdfast.cli.hints import command, remember_options, runnable
 from holdfast.cli.main import cli
+from holdfast.cli.suggested_commands import command, remember_options, runnable
 from holdfast.cli.target import StoreTarget
 
 _SUGGESTED = re.compile(r"`(holdfast [^`]+)`|: (holdfast .+)$|^  (holdfast .+)$", re.MULTILINE)

@@ -41,9 +41,9 @@ def test_the_help_imports_neither_drivers_nor_an_event_loop_nor_rich():
     assert modules.isdisjoint(_HEAVY)
     assert {name for name in modules if name.startswith("holdfast.")} < {
         "holdfast.cli",
-        "holdfast.cli.celery_hints",
+        "holdfast.cli.celery_remedies",
         "holdfast.cli.exit_errors",
-        "holdfast.cli.hints",
+        "holdfast.cli.suggested_commands",
         "holdfast.cli.main",
         "holdfast.reports",
         "holdfast.reports.text",

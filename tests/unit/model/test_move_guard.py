@@ -5,16 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from holdfast.model.allocation import AllocationState, GrantTo, Move, NodeKey, Revoke, Seize, SeizeReason, Share
+from holdfast.model.allocation import GrantTo, Move, NodeKey, Revoke, Seize, SeizeReason, Share, ShareState
 from holdfast.model.move_guard import NodeSeen, ShareSeen, node_in_question, still_holds
 
 SHARE = Share("billing", "companies", 3)
 ANNA, ANNA_AGAIN, BEN = NodeKey("anna", "1"), NodeKey("anna", "2"), NodeKey("ben", "1")
 TTL, GRACE = 10, 2
 LIVES = NodeSeen("1", is_draining=False, since=4, ttl=TTL)
-FREE = ShareSeen(AllocationState.FREE, 7, None, is_overdue=False, is_paused=False)
-GRANTED = ShareSeen(AllocationState.GRANTED, 7, ANNA, is_overdue=False, is_paused=False)
-LATE = ShareSeen(AllocationState.REVOKING, 7, ANNA, is_overdue=True, is_paused=False)
+FREE = ShareSeen(ShareState.FREE, 7, None, is_overdue=False, is_paused=False)
+GRANTED = ShareSeen(ShareState.GRANTED, 7, ANNA, is_overdue=False, is_paused=False)
+LATE = ShareSeen(ShareState.REVOKING, 7, ANNA, is_overdue=True, is_paused=False)
 
 GRANT = GrantTo(SHARE, 7, BEN)
 REVOKE = Revoke(SHARE, 7, None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.model.allocation import AllocationState, GrantTo, Move, NodeKey, Revoke, Seize, Share, Timing, is_silent
-from holdfast.store.stream_values import Member, NodeView, ShareState, Survey
+from holdfast.model.allocation import GrantTo, Move, NodeKey, Revoke, Seize, Share, ShareState, Timing, is_silent
+from holdfast.store.stream_values import Member, NodeView, Survey, SurveyedShare
 from holdfast.streams.allocator import plan
 
 TIMING = Timing()
@@ -34,8 +34,8 @@ class Board:
         self.moved = 0
         self.gone: list[NodeKey] | None = None  # None: whoever is silent by the store's clock
         self.rows = {
-            Share(consumer, "companies", number): ShareState(
-                Share(consumer, "companies", number), AllocationState.FREE, 0
+            Share(consumer, "companies", number): SurveyedShare(
+                Share(consumer, "companies", number), ShareState.FREE, 0
             )
             for consumer in consumers
             for number in range(partitions)
@@ -55,27 +55,25 @@ class Board:
             assert row.generation == move.generation, f"{move} was planned on another state than {row}"
             match move:
                 case GrantTo():
-                    assert row.state is AllocationState.FREE
-                    self.rows[move.share] = ShareState(
-                        move.share, AllocationState.GRANTED, row.generation + 1, move.node
-                    )
+                    assert row.state is ShareState.FREE
+                    self.rows[move.share] = SurveyedShare(move.share, ShareState.GRANTED, row.generation + 1, move.node)
                 case Revoke():
-                    assert row.state is AllocationState.GRANTED
+                    assert row.state is ShareState.GRANTED
                     self.moved += 1
-                    self.rows[move.share] = ShareState(
-                        move.share, AllocationState.REVOKING, row.generation, row.owner, move.target
+                    self.rows[move.share] = SurveyedShare(
+                        move.share, ShareState.REVOKING, row.generation, row.owner, move.target
                     )
                 case Seize():
                     assert row.owner is not None
-                    self.rows[move.share] = ShareState(move.share, AllocationState.FREE, row.generation + 1)
+                    self.rows[move.share] = SurveyedShare(move.share, ShareState.FREE, row.generation + 1)
                 case _:
                     raise AssertionError(move)
 
     def release_all(self) -> None:
         """Let every owner that was asked release what it was asked for."""
         for share, row in self.rows.items():
-            if row.state is AllocationState.REVOKING:
-                self.rows[share] = ShareState(share, AllocationState.FREE, row.generation, None, row.target)
+            if row.state is ShareState.REVOKING:
+                self.rows[share] = SurveyedShare(share, ShareState.FREE, row.generation, None, row.target)
 
     def settle(self, *, rounds: int = 200) -> int:
         """Pass until nothing is to be moved; return how many passes it took."""

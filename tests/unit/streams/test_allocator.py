@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.streams.survey import TIMING, Board, node
 
-from holdfast.model.allocation import AllocationState, GrantTo, Revoke, Seize, SeizeReason
-from holdfast.store.stream_values import ShareState
+from holdfast.model.allocation import GrantTo, Revoke, Seize, SeizeReason, ShareState
+from holdfast.store.stream_values import SurveyedShare
 
 
 def test_free_shares_are_granted_at_once_even_to_a_node_that_has_just_joined():
@@ -92,7 +92,7 @@ def test_a_share_that_is_not_released_in_time_is_seized():
     board = Board(2, [node("a"), node("b")])
     board.settle()
     share, row = next(iter(board.rows.items()))
-    board.rows[share] = ShareState(share, AllocationState.REVOKING, row.generation, row.owner, overdue=True)
+    board.rows[share] = SurveyedShare(share, ShareState.REVOKING, row.generation, row.owner, overdue=True)
     assert SeizeReason.OVERDUE in [move.reason for move in board.plan() if isinstance(move, Seize)]
 
 
@@ -111,7 +111,7 @@ def test_a_node_that_comes_back_gets_the_shares_back_that_were_meant_for_it():
     before = board.owners()
     for share, row in list(board.rows.items()):
         if row.owner is not None and row.owner.node_id == "b":
-            board.rows[share] = ShareState(share, AllocationState.FREE, row.generation + 1, None, "b")
+            board.rows[share] = SurveyedShare(share, ShareState.FREE, row.generation + 1, None, "b")
     board.nodes["b"] = node("b", joined=0)
     board.settle()
     assert board.owners() == before
@@ -191,7 +191,7 @@ def test_a_silent_node_that_may_live_is_left_alone_and_gets_nothing():
     board.gone = []
     board.nodes["b"] = node("b", silent=3600)
     assert board.plan() == []
-    board.rows[next(iter(board.rows))] = ShareState(next(iter(board.rows)), AllocationState.FREE, 9)
+    board.rows[next(iter(board.rows))] = SurveyedShare(next(iter(board.rows)), ShareState.FREE, 9)
     (move,) = board.plan()
     assert isinstance(move, GrantTo)
     assert move.node.node_id == "a"

@@ -7,7 +7,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model.allocation import AllocationState, Grant, Share, Timing
+from holdfast.model.allocation import Grant, Share, ShareState, Timing
 from holdfast.store.stream_values import OwnedShare, OwnedShares
 from holdfast.streams.broker import Begin, Broker, Command, Drain, Drop
 
@@ -19,19 +19,19 @@ def grant(partition: int = 0, generation: int = 1) -> Grant:
     return Grant(Share("sync", "companies", partition), generation)
 
 
-def owned(given: Grant, state: AllocationState = AllocationState.GRANTED) -> OwnedShare:
-    left = timedelta(seconds=5) if state is AllocationState.REVOKING else None
+def owned(given: Grant, state: ShareState = ShareState.GRANTED) -> OwnedShare:
+    left = timedelta(seconds=5) if state is ShareState.REVOKING else None
     return OwnedShare(given, state, left)
 
 
 def answered(broker: Broker, answer: OwnedShares, *, sent: float) -> list[Command]:
     """Take in the answer to a heartbeat, as the thread and then the event loop do."""
-    broker.heard(answer, sent=sent)
+    broker.answered(answer, sent=sent)
     return broker.compare(answer)
 
 
 def looked(broker: Broker, answer: OwnedShares) -> list[Command]:
-    broker.heard(answer, sent=None)
+    broker.answered(answer, sent=None)
     return broker.compare(answer)
 
 
@@ -45,7 +45,7 @@ def test_a_granted_share_is_begun_once():
 def test_a_revoked_share_is_drained_once_and_forgotten_when_released():
     broker = Broker(TIMING)
     answered(broker, OwnedShares(True, (owned(grant()),)), sent=0)
-    answer = OwnedShares(True, (owned(grant(), AllocationState.REVOKING),))
+    answer = OwnedShares(True, (owned(grant(), ShareState.REVOKING),))
     assert answered(broker, answer, sent=1) == [Drain(grant(), timedelta(seconds=5))]
     assert answered(broker, answer, sent=2) == []
     broker.released(grant())
@@ -54,7 +54,7 @@ def test_a_revoked_share_is_drained_once_and_forgotten_when_released():
 
 def test_a_share_that_was_revoked_before_it_was_begun_is_given_back_by_the_same_way():
     broker = Broker(TIMING)
-    commands = answered(broker, OwnedShares(True, (owned(grant(), AllocationState.REVOKING),)), sent=0)
+    commands = answered(broker, OwnedShares(True, (owned(grant(), ShareState.REVOKING),)), sent=0)
     assert [type(command) for command in commands] == [Begin, Drain]
 
 
@@ -115,7 +115,7 @@ def test_dispatch_is_allowed_again_after_the_next_answer():
 def test_nothing_is_handled_under_a_grant_that_the_last_answer_does_not_name():
     broker = Broker(TIMING)
     answered(broker, OwnedShares(True, (owned(grant(0)), owned(grant(1)))), sent=0)
-    broker.heard(OwnedShares(True, (owned(grant(1)),)), sent=1)  # the event loop is blocked, and has not dropped it yet
+    broker.answered(OwnedShares(True, (owned(grant(1)),)), sent=1)  # the blocked event loop has not dropped it yet
     assert [broker.may_handle(grant(number), 2) for number in (0, 1)] == [False, True]
     assert not broker.may_handle(grant(1), 1 + FENCE)
 
@@ -138,7 +138,7 @@ def test_a_look_at_what_is_ours_is_no_heartbeat():
     broker = Broker(TIMING)
     answered(broker, OwnedShares(True), sent=0)
     assert looked(broker, OwnedShares(True, (owned(grant()),))) == [Begin(grant())]
-    assert looked(broker, OwnedShares(True, (owned(grant(), AllocationState.REVOKING),))) == [
+    assert looked(broker, OwnedShares(True, (owned(grant(), ShareState.REVOKING),))) == [
         Drain(grant(), timedelta(seconds=5))
     ]
     assert not broker.sure_for(FENCE)
@@ -155,7 +155,7 @@ def test_a_share_granted_anew_and_revoked_while_the_former_consumption_was_endin
     old, new = grant(generation=1), grant(generation=3)
     answered(broker, OwnedShares(True, (owned(old),)), sent=0)
     answered(broker, OwnedShares(True, (owned(new),)), sent=1)
-    answered(broker, OwnedShares(True, (owned(new, AllocationState.REVOKING),)), sent=2)
+    answered(broker, OwnedShares(True, (owned(new, ShareState.REVOKING),)), sent=2)
     broker.released(old)
     assert broker.succeeding(old.share) == [Begin(new), Drain(new, timedelta(seconds=5))]
 

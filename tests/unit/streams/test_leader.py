@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import StoreUnavailable
-from holdfast.model.allocation import AllocationState, NodeKey, Timing
+from holdfast.model.allocation import NodeKey, ShareState, Timing
 from holdfast.store.stream_values import Member, NewNode, StartAt, Subscription
 from holdfast.streams import leader as module
 from holdfast.streams.leader import Leader
@@ -77,7 +77,7 @@ class Scene:
     async def owners(self) -> dict[NodeKey, int]:
         owners: dict[NodeKey, int] = {}
         for each in (await self.streams.allocations.survey()).shares:
-            if each.owner is not None and each.state is AllocationState.GRANTED:
+            if each.owner is not None and each.state is ShareState.GRANTED:
                 owners[each.owner] = owners.get(each.owner, 0) + 1
         return owners
 

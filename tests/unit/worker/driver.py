@@ -331,7 +331,7 @@ class Driver:
         finishes, releases = jobs.finishes, jobs.releases
         places = [job.seq for job in jobs.prefetched]
         places += [seq for seq, job in jobs.running.items() if held.get(seq) is job]
-        places += [*finishes.buffer, *finishes.unsure, *finishes.delayed, *finishes.flushing]
+        places += [*finishes.buffer, *finishes.unknown, *finishes.delayed, *finishes.flushing]
         places += [*releases._unstarted, *releases._started, *releases._flying]
         assert len(places) == len(set(places)), "a job is in two places"
         assert set(places) == set(held), "held is not the sum of its parts"

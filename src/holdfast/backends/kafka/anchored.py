@@ -215,7 +215,7 @@ def open_events(store: Backend, url: str, in_store: Collection[str] = ()) -> Bac
     """
     if not store.capabilities.has_streams or not store.capabilities.joins_transactions:
         raise ConfigError(
-            f"events in Kafka need a SQL store next to it, for positions and effects, and {store.url} is none: pass "
+            f"events in Kafka need a SQL store next to it, for positions and effects, and {store.url} is not one: pass "
             "postgresql://…, mysql://… or sqlite://…"
         )
     return cast("Backend", AnchoredBackend(store, KafkaLocation.parse(url), in_store))

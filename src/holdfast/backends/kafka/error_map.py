@@ -71,7 +71,7 @@ class ClientHealth:
 
     @property
     def is_down(self) -> bool:
-        """Whether no broker could be reached when the client last tried."""
+        """Whether no broker could be reached at the client's last attempt."""
         return self._is_down
 
     def on_error(self, error: KafkaError) -> None:

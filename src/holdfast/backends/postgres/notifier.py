@@ -33,7 +33,7 @@ class PostgresNotifier(RemoteNotifier):
             kind: notify.format(sql.Identifier(channel), sql.Literal(f"{kind} {own_mark}".lstrip())).as_bytes(None)
             for kind in (NotificationKind.JOBS, NotificationKind.ENDS, NotificationKind.EXPECTED)
         }
-        listener = Listener(location, channel, own_mark, self._hear)
+        listener = Listener(location, channel, own_mark, self._on_received)
         super().__init__("postgres", listener.run, NotifyConnection(location, commands))
         self._expected_until = 0.0  # until then, something waits for ends of jobs in another process
 
@@ -52,7 +52,7 @@ class PostgresNotifier(RemoteNotifier):
         """Announce to other processes that something waits for ends here."""
         self.notify_others(NotificationKind.EXPECTED)
 
-    def _hear(self, kinds: Collection[str]) -> None:
+    def _on_received(self, kinds: Collection[str]) -> None:
         if NotificationKind.EXPECTED in kinds:
             self._expected_until = time.monotonic() + EXPECTED_FOR
         if NotificationKind.ENDS in kinds:

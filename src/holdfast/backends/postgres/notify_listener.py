@@ -41,16 +41,16 @@ class NotificationKind(StrEnum):
 
 
 class Listener:
-    """Calls `hear` with the kinds of the notifications on the channel that do not carry our own mark."""
+    """Calls `received` with the kinds of the notifications on the channel that do not carry our own mark."""
 
     def __init__(
-        self, location: PostgresLocation, channel: str, own_mark: str, hear: Callable[[Collection[str]], None]
+        self, location: PostgresLocation, channel: str, own_mark: str, received: Callable[[Collection[str]], None]
     ) -> None:
         self._location = location
         self._channel = sql.Identifier(channel)
         self._own_mark = own_mark
         self._probe = f"{NotificationKind.PROBE} {own_mark}"
-        self._hear = hear
+        self._on_received = received
 
     def run(self, stop: StopSignal) -> None:
         """Listen until `stop` is set; an error only delays notifications: it is logged, and another attempt follows."""
@@ -63,7 +63,7 @@ class Listener:
                 connection = connect_blocking(self._location)
                 if not stop.is_set():
                     _send(connection, sql.SQL("listen {}").format(self._channel))
-                    self._hear(set(NotificationKind))  # for notifications sent before LISTEN
+                    self._on_received(set(NotificationKind))  # for notifications sent before LISTEN
                     self._listen(connection, stop)
             except (psycopg.Error, StoreError, OSError) as error:
                 if not warned and not stop.is_set():
@@ -96,7 +96,7 @@ class Listener:
                 probed_at, next_probe = None, now + _PROBE_EVERY
             kinds = {kind for kind, _, mark in (text.rpartition(" ") for text in received) if mark != self._own_mark}
             if kinds:
-                self._hear(kinds)
+                self._on_received(kinds)
             if not received:
                 until = next_probe if probed_at is None else probed_at + _PROBE_TIMEOUT
                 poll.poll(max(1, int((until - time.monotonic()) * 1000) + 1))

@@ -17,20 +17,20 @@ Words = Sequence[bytes]
 _MOST_WORDS = 4000  # of one command: Lua passes some 8,000 at most
 
 
-class _Kind(NamedTuple):
+class _CommandKind(NamedTuple):
     """How the words after a command's name are read: which of them are keys, and how many there must be."""
 
     keys: slice
     least: int
 
 
-_FIRST = _Kind(slice(1), 1)
-_TWO = _Kind(slice(2), 2)
-_ALL = _Kind(slice(None), 1)
-_PAIRS = _Kind(slice(None, None, 2), 2)
+_FIRST = _CommandKind(slice(1), 1)
+_TWO = _CommandKind(slice(2), 2)
+_ALL = _CommandKind(slice(None), 1)
+_PAIRS = _CommandKind(slice(None, None, 2), 2)
 
 
-def _kinds(kind: _Kind, names: str) -> dict[str, _Kind]:
+def _kinds(kind: _CommandKind, names: str) -> dict[str, _CommandKind]:
     return dict.fromkeys(names.split(), kind)
 
 
@@ -87,7 +87,7 @@ def reading(words: Sequence[Word]) -> EffectCommand:
 
 
 def _command(
-    words: Sequence[Word], allowed: dict[str, _Kind], verb: str, others: dict[str, _Kind], remedy: str
+    words: Sequence[Word], allowed: dict[str, _CommandKind], verb: str, others: dict[str, _CommandKind], remedy: str
 ) -> EffectCommand:
     name = str(words[0]).upper() if words else ""
     kind = allowed.get(name)

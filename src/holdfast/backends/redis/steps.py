@@ -168,11 +168,11 @@ class Pending:
         return b"" if base is None else b"".join(struct.pack(">Q", base + 1 + place) for place in places)
 
 
-class _Request:
+class _OwnRequest:
     """A request without a server."""
 
 
-THIS = _Request()
+THIS = _OwnRequest()
 """For the `Pending` of this verb."""
 
 

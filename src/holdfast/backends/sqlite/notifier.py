@@ -31,7 +31,7 @@ LOOK_EVERY = 0.005
 _AGAIN_AFTER = 1.0
 
 
-class _Watch:
+class _WatchedFile:
     """A connection that polls for commits of other connections."""
 
     def __init__(self, raw: sqlite3.Connection) -> None:
@@ -66,7 +66,7 @@ class SqliteNotifier(LocalNotifier):
 
     def __init__(self, connect: Callable[[], Connection] | None) -> None:
         super().__init__("sqlite", None if connect is None else partial(self._poll, connect))
-        self._watch_now: _Watch | None = None
+        self._watch_now: _WatchedFile | None = None
 
     def close(self) -> None:
         """Remove all listeners, and end the thread."""
@@ -106,7 +106,7 @@ class SqliteNotifier(LocalNotifier):
                 stop.wait(_AGAIN_AFTER)
 
     def _look(self, raw: sqlite3.Connection, stop: StopSignal) -> None:
-        watch = _Watch(raw)
+        watch = _WatchedFile(raw)
         with self._lock:
             if not stop.is_set():  # else another thread may poll already
                 self._watch_now = watch

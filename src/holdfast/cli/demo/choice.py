@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from holdfast.cli.demo.mysql_records import MysqlRecords
 from holdfast.cli.demo.queued_records import QueuedRecords
 from holdfast.cli.demo.records import Records
-from holdfast.cli.demo.target import MYSQL, kind_of, refusal
+from holdfast.cli.demo.target import kind_of, refusal
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
@@ -20,4 +20,5 @@ def records_of(app: App) -> Records:
         raise refusal()
     if capabilities.queues_effects:
         return QueuedRecords(app)
-    return MysqlRecords(app) if kind_of(app.backend.url) is MYSQL else Records(app)
+    kind = kind_of(app.backend.url)
+    return Records(app) if kind is None or kind.creates_in_transactions else MysqlRecords(app)

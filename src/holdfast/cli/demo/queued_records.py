@@ -13,7 +13,7 @@ from typing import ClassVar
 import msgspec
 
 from holdfast.cli.demo.plan import DemoPlan, DemoRun
-from holdfast.cli.demo.records import QUEUE_PREFIX, Records, Tried, end, of_states
+from holdfast.cli.demo.records import QUEUE_PREFIX, DemoAttempt, Records, end, of_states
 from holdfast.cli.demo.verdict import DemoTotals, Found
 from holdfast.model.ids import new_id
 from holdfast.model.job import FINAL_STATES, JobState
@@ -87,11 +87,11 @@ class QueuedRecords(Records):
         async with self.inside() as connection:
             return int(await connection.read("LLEN", connection.key(_EFFECT)))
 
-    async def write(self, tried: Sequence[Tried], worker: str) -> tuple[list[Tried], int]:
+    async def write(self, attempts: Sequence[DemoAttempt], worker: str) -> tuple[list[DemoAttempt], int]:
         """Write the effects and outcomes of attempts; raises `LeaseLost` if nothing was written."""
         del worker
-        async with self.app.batch([job for job, _, _ in tried]) as batch:
-            ended = end(batch, tried)
+        async with self.app.batch([job for job, _, _ in attempts]) as batch:
+            ended = end(batch, attempts)
             effects = [
                 msgspec.json.encode(QueuedEffect(job.id, job.job.attempt, used_attempts, job.job.fence))
                 for job, used_attempts, success in ended

@@ -32,7 +32,7 @@ _VISITS = "holdfast-demo-visits"
 _VISIT = "holdfast_demo_visit"
 _JOBS = "holdfast-demo-jobs"
 _JOB = "holdfast_demo_job"
-Tried = tuple["ClaimedJob", int, bool]
+DemoAttempt = tuple["ClaimedJob", int, bool]
 """A job, its used attempts, and whether the last of them was a success."""
 _LEASE = 600.0  # a visit may take up to a third of this
 _PAGE = 1000
@@ -140,13 +140,13 @@ class Records:
         async with self.visit() as link:
             return await link.number("count_effects")
 
-    async def write(self, tried: Sequence[Tried], worker: str) -> tuple[list[Tried], int]:
+    async def write(self, attempts: Sequence[DemoAttempt], worker: str) -> tuple[list[DemoAttempt], int]:
         """Write the effects and outcomes of attempts; return what was still held, and how many were not.
 
         Raises `LeaseLost` or `TransactionExpired` if nothing was written.
         """
-        async with self.app.batch([job for job, _, _ in tried]) as batch:
-            ended = end(batch, tried)
+        async with self.app.batch([job for job, _, _ in attempts]) as batch:
+            ended = end(batch, attempts)
             effects = [
                 (job.id, job.job.attempt, used_attempts, job.job.fence, worker)
                 for job, used_attempts, success in ended
@@ -227,10 +227,10 @@ class Records:
         return None
 
 
-def end(batch: Batch, tried: Sequence[Tried]) -> list[Tried]:
+def end(batch: Batch, attempts: Sequence[DemoAttempt]) -> list[DemoAttempt]:
     """Complete or retry the jobs that are still held, and return them."""
     still_held = {job.id for job in batch.held}
-    ended = [each for each in tried if each[0].id in still_held]
+    ended = [each for each in attempts if each[0].id in still_held]
     for job, used_attempts, success in ended:
         if success:
             batch.complete(job)

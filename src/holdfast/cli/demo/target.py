@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
@@ -30,23 +30,14 @@ class StoreKind(NamedTuple):
     """The statement that lists its tables, if it has any."""
     setting: str = ""
     """The setting of the URL that names one of several stores on a server."""
+    is_database: bool = False
+    """Whether a store is a whole database, which the path of the URL names."""
+    creates_in_transactions: bool = True
+    """Whether a statement that creates or drops a table can be part of a transaction."""
+    translate: Callable[[str, str], str] | None = None
+    """Writes a statement of the demo in the dialect, for the store of this name."""
 
 
-SQLITE: Final = StoreKind("list_sqlite_tables")
-POSTGRES: Final = StoreKind("list_postgres_tables", "schema")
-MYSQL: Final = StoreKind("list_mysql_tables")
-REDIS: Final = StoreKind(setting="name")
-_KINDS = {
-    "sqlite": SQLITE,
-    **dict.fromkeys(("postgres", "postgresql"), POSTGRES),
-    **dict.fromkeys(("mysql", "mariadb"), MYSQL),
-    "unix": REDIS,
-    **{
-        f"{server}{way}": REDIS
-        for server in ("redis", "rediss", "valkey", "valkeys")
-        for way in ("", "+cluster", "+sentinel")
-    },
-}
 TABLES: Final = ("run", "job", "effect", "ledger")
 _SCHEMA = "holdfast"
 _SUFFIX = "_demo"
@@ -67,7 +58,7 @@ def own_url(url: str) -> str:
     kind = kind_of(url)
     place, _, query = url.partition("?")
     settings = dict(parse_qsl(query, keep_blank_values=True))
-    if kind is MYSQL:
+    if kind is not None and kind.is_database:
         parts = urlsplit(place)
         place = parts._replace(path=(parts.path.rstrip("/") or f"/{_SCHEMA}") + _SUFFIX).geturl()
     elif kind is not None and kind.setting:
@@ -101,13 +92,12 @@ class DemoStatements(msgspec.Struct, frozen=True):
         if kind is None or not kind.listing:
             raise refusal()
         _, _, query = app.backend.url.partition("?")
-        schema = dict(parse_qsl(query)).get("schema", _SCHEMA) if kind is POSTGRES else ""
-        texts = {**_STATEMENTS, "list_tables": _STATEMENTS[kind.listing]}
-        if kind is POSTGRES:
-            texts = {name: _for_postgres(text, schema) for name, text in texts.items()}
-        elif kind is MYSQL:
+        schema = dict(parse_qsl(query)).get(kind.setting, _SCHEMA) if kind.setting else ""
+        if kind.is_database:
             schema = unquote(urlsplit(app.backend.url).path.strip("/"))
-            texts = {name: _for_mysql(text, schema) for name, text in texts.items()}
+        texts = {**_STATEMENTS, "list_tables": _STATEMENTS[kind.listing]}
+        if kind.translate is not None:
+            texts = {name: kind.translate(text, schema) for name, text in texts.items()}
         script = app.backend.schema.script()
         made = frozenset([*_MADE.findall(script), *_RENAMED.findall(script)])
         return cls(schema, texts, made | {f"holdfast_demo_{table}" for table in TABLES})
@@ -143,6 +133,23 @@ def _for_mysql(text: str, database: str) -> str:
     """Translate a statement; an index has the whole text of its column, which therefore has a bound."""
     text = text.replace("?", "%s").replace(" text ", " varchar(500) ").replace("index if not exists", "index")
     return _TABLE.sub(lambda found: f"`{database}`.{found[0]}", text)
+
+
+_SQLITE: Final = StoreKind("list_sqlite_tables")
+_POSTGRES: Final = StoreKind("list_postgres_tables", "schema", translate=_for_postgres)
+_MYSQL: Final = StoreKind("list_mysql_tables", is_database=True, creates_in_transactions=False, translate=_for_mysql)
+_REDIS: Final = StoreKind(setting="name")
+_KINDS: Final = {
+    "sqlite": _SQLITE,
+    **dict.fromkeys(("postgres", "postgresql"), _POSTGRES),
+    **dict.fromkeys(("mysql", "mariadb"), _MYSQL),
+    "unix": _REDIS,
+    **{
+        f"{server}{way}": _REDIS
+        for server in ("redis", "rediss", "valkey", "valkeys")
+        for way in ("", "+cluster", "+sentinel")
+    },
+}
 
 
 class StatementRunner:

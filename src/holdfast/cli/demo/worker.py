@@ -120,9 +120,9 @@ class DemoWorker:
 
     async def _consume(self, held: list[ClaimedJob]) -> None:
         """Attempt each job, and write all outcomes at once."""
-        tried = [(job, *self._attempt(job)) for job in held]
+        attempts = [(job, *self._attempt(job)) for job in held]
         try:
-            ended, lost = await self._records.write(tried, self._name)
+            ended, lost = await self._records.write(attempts, self._name)
         except (LeaseLost, TransactionExpired) as error:
             # Nothing was written: other workers have the jobs, or get them when the leases expire. Shrink the batch.
             self._batch_size = max(1, self._batch_size // 2)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from holdfast.model.allocation import AllocationState
+from holdfast.model.allocation import ShareState
 from holdfast.server.api.fields import Headers, Id, Json, Limit, Name, Request, no_json
 
 Version = Annotated[int, Meta(ge=0, le=2**53 - 1)]
@@ -108,7 +108,7 @@ class ConsumerShare(msgspec.Struct, frozen=True):
 
     category: str
     partition_id: int
-    state: AllocationState
+    state: ShareState
     generation: int
     owner: str | None
     target: str | None

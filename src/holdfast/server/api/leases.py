@@ -89,7 +89,7 @@ async def extend_leases(call: ApiCall[NoFields, ExtendBody]) -> Answer:
     The verdict also says whether the worker should stop: `lost`, or `cancel`.
     """
     if call.body.worker_id is not None:
-        await call.state.extending.heard_again(call.body.worker_id)
+        await call.state.extending.known_heartbeat_if_due(call.body.worker_id)
     return Answer(ExtendVerdicts(await extended(call, call.body.leases, call.body.lease_seconds)))
 
 

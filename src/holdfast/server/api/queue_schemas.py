@@ -110,8 +110,8 @@ class ReportedWorker(Request, frozen=True):
     pid: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
 
 
-class HeardWorker(msgspec.Struct, frozen=True):
-    """A worker whose report was received."""
+class HeartbeatReceived(msgspec.Struct, frozen=True):
+    """The worker whose heartbeat was received."""
 
     worker_id: str
 

@@ -13,7 +13,7 @@ from holdfast.server.api.queue_schemas import (
     BacklogQuery,
     Changed,
     CountQuery,
-    HeardWorker,
+    HeartbeatReceived,
     QueueList,
     ReportedWorker,
     RunRequest,
@@ -108,7 +108,7 @@ async def report_worker(call: ApiCall[NoFields, ReportedWorker]) -> Answer:
     body, worker_id = call.body, call.path("worker")
     check_queues(call, body.queues)
     peer = call.request.client
-    await call.state.extending.report(
+    await call.state.extending.heartbeat(
         WorkerHeartbeat(
             worker_id=worker_id,
             host=body.host or ("unknown" if peer is None else peer.host),
@@ -120,7 +120,7 @@ async def report_worker(call: ApiCall[NoFields, ReportedWorker]) -> Answer:
             tasks=tuple(dict.fromkeys(body.tasks)),
         )
     )
-    return Answer(HeardWorker(worker_id))
+    return Answer(HeartbeatReceived(worker_id))
 
 
 def _worker(view: WorkerView) -> ShownWorker:
@@ -193,7 +193,7 @@ OPERATIONS: Final = (
     Operation("POST", f"{_TASK}/pause", pause_task, Need.OPERATE, {200: Changed}),
     Operation("POST", f"{_TASK}/resume", resume_task, Need.OPERATE, {200: Changed}),
     Operation("GET", "/v1/workers", list_workers, Need.READ, {200: WorkerList}),
-    Operation("PUT", "/v1/workers/{worker}", report_worker, Need.WORK, {200: HeardWorker}, body=ReportedWorker),
+    Operation("PUT", "/v1/workers/{worker}", report_worker, Need.WORK, {200: HeartbeatReceived}, body=ReportedWorker),
     Operation("GET", "/v1/schedules", list_schedules, Need.READ, {200: ScheduleList}),
     Operation("GET", _SCHEDULE, show_schedule, Need.READ, {200: ShownSchedule}),
     Operation("POST", f"{_SCHEDULE}/pause", pause_schedule, Need.OPERATE, {200: Changed}),

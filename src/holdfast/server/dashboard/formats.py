@@ -89,9 +89,9 @@ def cut(text: str, most: int, keeps: Literal["begin", "end"] = "begin") -> str:
     room = most - len(ELLIPSIS.encode())
     fits, fits_not = 0, most + 1
     while fits_not - fits > 1:
-        tried = (fits + fits_not) // 2
-        is_fitting = _bytes_of_html(text[:tried] if keeps == "begin" else text[-tried:]) <= room
-        fits, fits_not = (tried, fits_not) if is_fitting else (fits, tried)
+        length = (fits + fits_not) // 2
+        is_fitting = _bytes_of_html(text[:length] if keeps == "begin" else text[-length:]) <= room
+        fits, fits_not = (length, fits_not) if is_fitting else (fits, length)
     return text[:fits] + ELLIPSIS if keeps == "begin" else ELLIPSIS + text[len(text) - fits :]
 
 

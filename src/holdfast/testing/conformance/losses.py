@@ -121,12 +121,12 @@ class TestBlame(Conformance):
         self, backend: Backend, clock: ManualClock, how: str
     ) -> None:
         """This bounds a job that kills its worker from inside a child process."""
-        (guilty,) = await enqueue(backend, a_job("guilty", max_attempts=2))
+        (killer,) = await enqueue(backend, a_job("killer", max_attempts=2))
         states: list[JobState] = []
         while JobState.FAILED not in states:
-            assert len(await claim(backend, worker_id="worker-z", queues=["guilty"])) == 1
+            assert len(await claim(backend, worker_id="worker-z", queues=["killer"])) == 1
             neighbour = await hold_one(backend, worker_id="worker-z")
-            states += [each.state for each in await self._lose_worker(backend, clock, how) if each.job_id == guilty]
+            states += [each.state for each in await self._lose_worker(backend, clock, how) if each.job_id == killer]
             await backend.jobs.cancel(neighbour.id, "not wanted")
         assert len(states) == MAX_INTERRUPTED + 2
-        assert "worker lost too often" in str((await backend.insight.job(guilty)).job.reason)
+        assert "worker lost too often" in str((await backend.insight.job(killer)).job.reason)

@@ -25,11 +25,11 @@ def waker() -> tuple[asyncio.Event, Callable[[], None]]:
     return event, wake
 
 
-async def _enqueue_until_notified(backend: Backend, heard: asyncio.Event) -> None:
+async def _enqueue_until_notified(backend: Backend, woken: asyncio.Event) -> None:
     """Enqueue until another backend was notified: a notification may be lost while its listener is connecting."""
     async with asyncio.timeout(TIMEOUT):
-        waiting = asyncio.create_task(heard.wait())
-        while not heard.is_set():
+        waiting = asyncio.create_task(woken.wait())
+        while not woken.is_set():
             await enqueue(backend, a_job())
             backend.notifier.notify()
             await asyncio.wait([waiting], timeout=0.2)
@@ -49,18 +49,18 @@ class TestNotify(Conformance):
             stop()
 
     async def test_a_listener_is_called_until_the_returned_function_is_called(self, backend: Backend) -> None:
-        (silent, wake_silent), (heard, wake_heard) = waker(), waker()
+        (silent, wake_silent), (woken, wake_other) = waker(), waker()
         stop_silent = backend.notifier.listen(wake_silent)
-        stop_heard = backend.notifier.listen(wake_heard)
+        stop_woken = backend.notifier.listen(wake_other)
         stop_silent()
         stop_silent()  # idempotent
         await asyncio.sleep(0)  # for a call that was under way
         silent.clear()
         backend.notifier.notify()
         async with asyncio.timeout(TIMEOUT):
-            await heard.wait()
+            await woken.wait()
         assert not silent.is_set()
-        stop_heard()
+        stop_woken()
 
     async def test_a_notification_without_listeners_does_nothing(self, backend: Backend) -> None:
         backend.notifier.notify()
@@ -76,11 +76,11 @@ class TestNotify(Conformance):
             raise RuntimeError("Event loop is closed")
 
         stop_failing = backend.notifier.listen(fail)
-        heard, wake = waker()
+        woken, wake = waker()
         stop = backend.notifier.listen(wake)
         backend.notifier.notify()
         async with asyncio.timeout(TIMEOUT):
-            await heard.wait()
+            await woken.wait()
         await enqueue(backend, a_job())
         backend.notifier.notify()
         assert calls == 1
@@ -92,26 +92,26 @@ class TestEnds(Conformance):
     """Notifications of ended jobs, within one process."""
 
     async def test_the_end_of_a_job_wakes_those_that_wait_for_one(self, backend: Backend) -> None:
-        heard, wake = waker()
+        woken, wake = waker()
         job = await hold_one(backend)
         stop = backend.notifier.listen_ends(wake)
         await finish(backend, job.lease, Completed())
         backend.notifier.notify_ends()
         async with asyncio.timeout(TIMEOUT):
-            await heard.wait()
+            await woken.wait()
         stop()
 
     async def test_a_waiter_that_stopped_is_not_woken(self, backend: Backend) -> None:
-        (silent, wake_silent), (heard, wake_heard) = waker(), waker()
+        (silent, wake_silent), (woken, wake_other) = waker(), waker()
         stop_silent = backend.notifier.listen_ends(wake_silent)
-        stop_heard = backend.notifier.listen_ends(wake_heard)
+        stop_woken = backend.notifier.listen_ends(wake_other)
         stop_silent()
         backend.notifier.expect_ends()
         backend.notifier.notify_ends()
         async with asyncio.timeout(TIMEOUT):
-            await heard.wait()
+            await woken.wait()
         assert not silent.is_set()
-        stop_heard()
+        stop_woken()
 
 
 class TestEndsOfOthers(Conformance):
@@ -123,13 +123,13 @@ class TestEndsOfOthers(Conformance):
         self, backend: Backend, make_backend: MakeBackend
     ) -> None:
         other = await make_backend()
-        heard, wake = waker()
+        woken, wake = waker()
         stops = [other.notifier.listen_ends(wake), backend.notifier.listen(lambda: None)]
         await asyncio.sleep(0.5)  # until both listen; what the beginning has notified of does not count
-        heard.clear()
+        woken.clear()
         async with asyncio.timeout(TIMEOUT):
-            waiting = asyncio.create_task(heard.wait())
-            while not heard.is_set():
+            waiting = asyncio.create_task(woken.wait())
+            while not woken.is_set():
                 other.notifier.expect_ends()
                 await asyncio.wait([waiting], timeout=0.1)
                 await finish(backend, (await hold_one(backend)).lease, Completed())
@@ -147,9 +147,9 @@ class TestNotifyOthers(Conformance):
         self, backend: Backend, make_backend: MakeBackend
     ) -> None:
         other = await make_backend()
-        heard, wake = waker()
+        woken, wake = waker()
         stop = other.notifier.listen(wake)
-        await _enqueue_until_notified(backend, heard)
+        await _enqueue_until_notified(backend, woken)
         stop()
 
     async def test_notifications_from_other_processes_continue_after_a_listener_raised(
@@ -161,10 +161,10 @@ class TestNotifyOthers(Conformance):
             raise RuntimeError("Event loop is closed")
 
         stop_failing = other.notifier.listen(fail)
-        heard, wake = waker()
+        woken, wake = waker()
         stop = other.notifier.listen(wake)
         for _ in range(2):
-            heard.clear()
-            await _enqueue_until_notified(backend, heard)
+            woken.clear()
+            await _enqueue_until_notified(backend, woken)
         stop_failing()
         stop()

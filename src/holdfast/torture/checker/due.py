@@ -61,8 +61,8 @@ class Due(Invariant):
         sent: dict[int, int] = {}
         for finished in job.of(Finished):  # the first one that may have arrived: a repeat changes nothing
             row = kept.get(numbers.get(finished.fence, 0))
-            is_heard = finished.verdict in {"done", "unknown"} and row is not None and row.outcome == finished.outcome
-            if is_heard and finished.outcome in _DELAYING and finished.fence not in due:
+            is_known = finished.verdict in {"done", "unknown"} and row is not None and row.outcome == finished.outcome
+            if is_known and finished.outcome in _DELAYING and finished.fence not in due:
                 sent[finished.fence] = finished.sent_us
                 due[finished.fence] = (finished.sent_us + finished.delay_us, finished.delay_us)
         for ended in job.of(AttemptEnded):

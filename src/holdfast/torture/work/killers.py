@@ -1,4 +1,4 @@
-"""Jobs that kill their worker: guilty jobs fail through their own fault, innocent ones next to them complete."""
+"""Jobs that kill their worker: these jobs fail, and jobs that ran next to them complete."""
 
 from __future__ import annotations
 

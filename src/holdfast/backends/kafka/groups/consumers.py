@@ -18,7 +18,7 @@ from holdfast.backends.kafka.groups.shares import GroupShares
 from holdfast.backends.kafka.location import KafkaLocation
 from holdfast.backends.kafka.topics import KafkaTopics
 from holdfast.errors import StoreUnavailable
-from holdfast.model.allocation import AllocationState, Grant, Share
+from holdfast.model.allocation import Grant, Share, ShareState
 from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.store.foreign_events import PartitionEnds
 from holdfast.store.stream_values import (
@@ -187,7 +187,7 @@ def _share(
     owner = owners.get((place.topic, place.partition))
     return ShareView(
         share=Share(consumer, category, place.partition),
-        state=AllocationState.FREE if owner is None else AllocationState.GRANTED,
+        state=ShareState.FREE if owner is None else ShareState.GRANTED,
         generation=committed.generation,
         owner=owner,
         target=None,

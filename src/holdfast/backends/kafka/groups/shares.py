@@ -16,7 +16,7 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from holdfast.backends.kafka.buffers import PartitionBuffer
-from holdfast.model.allocation import AllocationState, Grant, Share
+from holdfast.model.allocation import Grant, Share, ShareState
 from holdfast.store.stream_values import OwnedShare
 
 
@@ -27,7 +27,7 @@ class HeldShare:
         self.grant = grant
         self.buffer = buffer
         self.position = position
-        self.state = AllocationState.GRANTED
+        self.state = ShareState.GRANTED
         self.deadline: float | None = None
 
     def owned(self, now: float) -> OwnedShare:
@@ -74,7 +74,7 @@ class GroupShares:
             for share in shares:
                 held = self._held.get(share)
                 if held is not None:
-                    held.state, held.deadline = AllocationState.REVOKING, time.monotonic() + within
+                    held.state, held.deadline = ShareState.REVOKING, time.monotonic() + within
 
     def wait_released(self, shares: Collection[Share], within: float) -> bool:
         """Wait until shares are released; False if some are not in time."""

@@ -69,7 +69,7 @@ def append(
 
 def _latest(own: Sequence[Rows], committed: Sequence[Rows] | None) -> list[int]:
     """Return the last version of each stream, of both views."""
-    return [max(mine[0][0], theirs[0][0]) for mine, theirs in zip(own, committed or own, strict=False)]
+    return [max(mine, theirs) for ((mine,),), ((theirs,),) in zip(own, committed or own, strict=False)]
 
 
 def _head(row: tuple[int, int, int, int], now: int) -> tuple[int, int]:

@@ -165,7 +165,7 @@ def _lease(
         asks += _moves(lane_id, of_lane, holder)
     asks.append(Ask("bodies", {"seqs": [row.seq for row in kept]}))
     answers = yield from (final(*asks) if commits else together(*asks))
-    bodies = {row[0]: row[1:] for row in answers[-1]}
+    bodies = {seq: body for seq, *body in answers[-1]}
     names = {lane.lane_id: (lane.queue, lane.task) for lane in lanes}
     jobs = [_job(row, names[row.lane_id], bodies[row.seq]) for row in kept if row.seq in bodies]
     last = {lane_id: (of_lane[-1].turn, of_lane[-1].seq) for lane_id, of_lane in by_lane.items()}

@@ -20,7 +20,7 @@ from holdfast.store.steps import Steps
 from holdfast.store.values import Finish
 
 
-class _HeldLease(NamedTuple):
+class _LockedLease(NamedTuple):
     """A locked lease."""
 
     seq: int
@@ -76,7 +76,7 @@ def complete_all(finishes: Sequence[Finish]) -> Steps[CompletedRows]:
     wanted: dict[Key, Finish] = {(item.lease.seq, item.lease.fence): item for item in reversed(finishes)}
     seqs = Numbers(sorted({seq for seq, _ in wanted}))  # a job once, whose stale lease is given with its current one
     fences = Numbers(fence for _, fence in wanted)
-    found = yield from records(_HeldLease, "held_among", seqs=seqs, fences=fences)
+    found = yield from records(_LockedLease, "held_among", seqs=seqs, fences=fences)
     held = [row for row in found if (row.seq, row.fence) in wanted]
     if held:
         yield from together(*_writes(held, wanted))
@@ -84,7 +84,7 @@ def complete_all(finishes: Sequence[Finish]) -> Steps[CompletedRows]:
     return CompletedRows(refused, [row.seq for row in held if row.followed])
 
 
-def _writes(held: Sequence[_HeldLease], wanted: dict[Key, Finish]) -> Sequence[Each]:
+def _writes(held: Sequence[_LockedLease], wanted: dict[Key, Finish]) -> Sequence[Each]:
     completed: list[dict[str, object]] = []
     lots: defaultdict[int, list[int]] = defaultdict(list)
     for row in held:

@@ -21,9 +21,9 @@ def extend_many(leases: Sequence[Lease], duration: timedelta) -> Steps[Extension
         span=span_micros(duration),
     )
     there = {(seq, fence): (asked, extended) for seq, fence, asked, extended in found}
-    answers = [(lease, there.get((lease.seq, lease.fence))) for lease in leases]
+    held = [(lease, *there[key]) for lease in leases if (key := (lease.seq, lease.fence)) in there]
     return Extension(
-        lost=[lease for lease, answer in answers if answer is None],
-        cancel_asked=[lease for lease, answer in answers if answer is not None and answer[0]],
-        skipped=[lease for lease, answer in answers if answer is not None and not answer[1]],
+        lost=[lease for lease in leases if (lease.seq, lease.fence) not in there],
+        cancel_asked=[lease for lease, asked, _ in held if asked],
+        skipped=[lease for lease, _, extended in held if not extended],
     )

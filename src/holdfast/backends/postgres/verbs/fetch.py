@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.backends.sql.steps import rows
 from holdfast.backends.sql.streams.consumers import grant_names
 from holdfast.backends.sql.streams.reading import stored
-from holdfast.model.allocation import AllocationState, Grant
+from holdfast.model.allocation import Grant, ShareState
 from holdfast.model.event import StoredEvent
 from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Fetched, ParkedEvent
@@ -33,7 +33,7 @@ def fetch(grant: Grant, *, after: int, limit: int, max_bytes: int) -> Steps[Fetc
             parked_streams.add(stream)
     return Fetched(
         events,
-        state=AllocationState(state),
+        state=ShareState(state),
         position=position,
         head=head,
         replay_until=replay_until,

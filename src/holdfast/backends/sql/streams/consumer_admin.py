@@ -12,7 +12,7 @@ from holdfast.backends.sql.streams.reading import position_at
 from holdfast.backends.sql.streams.share_rows import ShareRow, log, released
 from holdfast.backends.sql.streams.starts import ends_of, heads, start_positions
 from holdfast.errors import ConfigError
-from holdfast.model.allocation import AllocationState, Share
+from holdfast.model.allocation import Share, ShareState
 from holdfast.store.steps import Steps
 from holdfast.store.stream_values import ConsumerView, KnownStart, ParkedView, ShareView, Start, Subscription
 
@@ -54,7 +54,7 @@ def consumers() -> Steps[list[ConsumerView]]:
 def _share_view(row: _ListedConsumer, category: str) -> ShareView:
     return ShareView(
         share=Share(row.consumer, category, row.partition_id),
-        state=AllocationState(row.state),
+        state=ShareState(row.state),
         generation=row.generation,
         owner=row.owner,
         target=row.target,

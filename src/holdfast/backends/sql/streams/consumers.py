@@ -11,7 +11,7 @@ from holdfast.backends.sql.streams.share_rows import ShareRow, released, write
 from holdfast.backends.sql.streams.starts import places_of, start_positions
 from holdfast.backends.sql.streams.survey import new_share
 from holdfast.errors import ConfigError, ConsumerNotFound
-from holdfast.model.allocation import AllocationState, Grant
+from holdfast.model.allocation import Grant, ShareState
 from holdfast.model.event import StoredEvent
 from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Commit, CommitVerdict, Fetched, KnownStart, ParkedEvent, Start, Subscription
@@ -52,7 +52,7 @@ def fetched(grant: Grant, share: Granted, events: list[StoredEvent], limit: int)
     retries = yield from rows("list_retries", **place, limit=limit)
     return Fetched(
         events=events,
-        state=AllocationState(share.state),
+        state=ShareState(share.state),
         position=share.position_id,
         head=(yield from value("find_head", **place) if stream is None else stream_version(category, stream)),
         replay_until=share.replay_until,

@@ -11,7 +11,7 @@ from holdfast.backends.sql.streams import consumer_admin, consumers
 from holdfast.backends.sql.streams.categories import find_categories, make_categories, require_category
 from holdfast.backends.sql.streams.consumers import Granted, grant_names, place_names
 from holdfast.errors import ConfigError
-from holdfast.model.allocation import AllocationState, Grant
+from holdfast.model.allocation import Grant, ShareState
 from holdfast.model.event import StoredEvent
 from holdfast.store.foreign_events import PartitionEnds
 from holdfast.store.steps import Runner, Steps
@@ -59,7 +59,7 @@ def _look(grant: Grant, streams: Collection[str], limit: int) -> Steps[Fetched]:
         retries = yield from rows("list_kept_retries", **place, limit=limit)
     return Fetched(
         events=[],
-        state=AllocationState(share.state),
+        state=ShareState(share.state),
         position=share.position_id,
         replay_until=share.replay_until,
         losses=share.losses,

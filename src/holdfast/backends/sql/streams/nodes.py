@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.backends.sql.steps import Ask, records, rows, run, together, value
 from holdfast.backends.sql.streams.share_rows import ShareRow, taken, write
-from holdfast.model.allocation import AllocationState, Grant, NodeKey, Share, Timing
+from holdfast.model.allocation import Grant, NodeKey, Share, ShareState, Timing
 from holdfast.model.instants import span_micros
 from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Member, NewNode, NodeView, OwnedShare, OwnedShares
@@ -91,7 +91,7 @@ def _owned(row: _Owned) -> OwnedShare:
     left = row.drain_left
     return OwnedShare(
         grant=Grant(Share(row.consumer, row.category, row.partition_id), row.generation),
-        state=AllocationState(row.state),
+        state=ShareState(row.state),
         drain_left=None if left is None else timedelta(microseconds=max(0, left)),
     )
 

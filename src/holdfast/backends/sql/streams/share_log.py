@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from holdfast.backends.sql.steps import records
-from holdfast.model.allocation import AllocationState, Share
+from holdfast.model.allocation import Share, ShareState
 from holdfast.model.instants import to_datetime
 from holdfast.store.steps import Steps
 from holdfast.store.stream_values import Transition
@@ -30,8 +30,8 @@ def transitions(limit: int) -> Steps[list[Transition]]:
             share=Share(row.consumer, row.category, row.partition_id),
             epoch=row.epoch,
             generation=row.generation,
-            old_state=AllocationState(row.old_state),
-            new_state=AllocationState(row.new_state),
+            old_state=ShareState(row.old_state),
+            new_state=ShareState(row.new_state),
             node_id=row.node_id,
             happened_at=to_datetime(row.happened_at),
         )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.backends.sql.steps import Ask, Each, together
-from holdfast.model.allocation import KEPT_TRANSITIONS, AllocationState, NodeKey, Share, losses_after
+from holdfast.model.allocation import KEPT_TRANSITIONS, NodeKey, Share, ShareState, losses_after
 from holdfast.store.steps import Steps
 
 _TRIM_EVERY = 100
@@ -49,17 +49,17 @@ Changed = tuple[ShareRow, ShareRow]  # before and after a transition
 def granted(row: ShareRow, node: NodeKey) -> ShareRow:
     """Return a free share after it is granted to `node`."""
     owned = row._replace(owner=node.node_id, incarnation=node.incarnation, generation=row.generation + 1)
-    return owned._replace(state=AllocationState.GRANTED.value, target=None, deadline_at=None, on_trial=False)
+    return owned._replace(state=ShareState.GRANTED.value, target=None, deadline_at=None, on_trial=False)
 
 
 def revoked(row: ShareRow, *, target: str | None, deadline_at: int | None) -> ShareRow:
     """Return a share after it is revoked: its owner has to release it."""
-    return row._replace(state=AllocationState.REVOKING.value, target=target, deadline_at=deadline_at)
+    return row._replace(state=ShareState.REVOKING.value, target=target, deadline_at=deadline_at)
 
 
 def released(row: ShareRow) -> ShareRow:
     """Return a share after its owner has released it: position, generation and target stay."""
-    return row._replace(state=AllocationState.FREE.value, owner=None, incarnation=None, deadline_at=None)
+    return row._replace(state=ShareState.FREE.value, owner=None, incarnation=None, deadline_at=None)
 
 
 def taken(row: ShareRow, *, target: str | None = None, is_loss: bool) -> ShareRow:

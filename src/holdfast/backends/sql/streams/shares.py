@@ -13,13 +13,13 @@ from typing import NamedTuple
 from holdfast.backends.sql.steps import Ask, rows, together
 from holdfast.backends.sql.streams.leadership import hold_leadership
 from holdfast.backends.sql.streams.share_rows import Changed, ShareRow, granted, revoked, taken, write
-from holdfast.model.allocation import AllocationState, GrantTo, Leadership, Move, Revoke, Seize, SeizeReason, Share
+from holdfast.model.allocation import GrantTo, Leadership, Move, Revoke, Seize, SeizeReason, Share, ShareState
 from holdfast.model.instants import span_micros
 from holdfast.model.move_guard import NodeSeen, ShareSeen, node_in_question, still_holds
 from holdfast.store.steps import Steps
 
 
-class _Node(NamedTuple):
+class _LockedNode(NamedTuple):
     node_id: str
     incarnation: str
     draining: bool
@@ -27,13 +27,13 @@ class _Node(NamedTuple):
     ttl: int
 
 
-class _Locked(NamedTuple):
+class _LockedRows(NamedTuple):
     """The locked rows by which the moves of a call are judged."""
 
     now: int
     grace: int
     paused: set[str]
-    nodes: dict[str, _Node]
+    nodes: dict[str, _LockedNode]
     shares: dict[Share, ShareRow]
 
     def judged(self, move: Move) -> bool:
@@ -42,7 +42,7 @@ class _Locked(NamedTuple):
         if row is None:
             return False
         seen = ShareSeen(
-            state=AllocationState(row.state),
+            state=ShareState(row.state),
             generation=row.generation,
             owner=row.owner_key,
             is_overdue=row.deadline_at is not None and row.deadline_at < self.now,
@@ -112,7 +112,7 @@ def _move(leadership: Leadership, moves: Sequence[Move], grace: int) -> Steps[li
     return verdicts
 
 
-def _lock(moves: Sequence[Move], grace: int) -> Steps[_Locked]:
+def _lock(moves: Sequence[Move], grace: int) -> Steps[_LockedRows]:
     names = sorted({move.share.consumer for move in moves})
     consumers = yield from rows("hold_consumers", consumers=names)
     nodes = yield from _lock_nodes(moves)
@@ -124,10 +124,10 @@ def _lock(moves: Sequence[Move], grace: int) -> Steps[_Locked]:
         Ask("store_clock", {}),
     )
     paused = {name for name, is_paused in consumers if is_paused}
-    return _Locked(now, grace, paused, nodes, {row.share: row for row in [*waited, *locked]})
+    return _LockedRows(now, grace, paused, nodes, {row.share: row for row in [*waited, *locked]})
 
 
-def _lock_nodes(moves: Sequence[Move]) -> Steps[dict[str, _Node]]:
+def _lock_nodes(moves: Sequence[Move]) -> Steps[dict[str, _LockedNode]]:
     """Lock the nodes that moves depend on; the lock for a seizure for silence also blocks the node's heartbeats."""
     owned = {move.share for move in moves if not isinstance(move, GrantTo)}
     silent = {move.share for move in moves if isinstance(move, Seize) and move.reason is SeizeReason.SILENT}
@@ -136,8 +136,8 @@ def _lock_nodes(moves: Sequence[Move]) -> Steps[dict[str, _Node]]:
     )
     node_ids = {name for (name,) in holders} | {move.node.node_id for move in moves if isinstance(move, GrantTo)}
     stopped, held = yield from together(
-        Ask("stop_nodes", {"node_ids": sorted({name for (name,) in suspects})}, _Node),
-        Ask("hold_nodes", {"node_ids": sorted(node_ids)}, _Node),
+        Ask("stop_nodes", {"node_ids": sorted({name for (name,) in suspects})}, _LockedNode),
+        Ask("hold_nodes", {"node_ids": sorted(node_ids)}, _LockedNode),
     )
     return {node.node_id: node for node in [*stopped, *held]}
 

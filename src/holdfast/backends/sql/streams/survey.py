@@ -7,14 +7,14 @@ from typing import NamedTuple
 from holdfast.backends.sql.steps import Ask, each, records, rows, run, together
 from holdfast.backends.sql.streams.leadership import hold_leadership
 from holdfast.backends.sql.streams.nodes import NodeRow, node_view
-from holdfast.model.allocation import FORGET_NODES_AFTER, AllocationState, Leadership, NodeKey, Share
+from holdfast.model.allocation import FORGET_NODES_AFTER, Leadership, NodeKey, Share, ShareState
 from holdfast.model.event import partitions_read
 from holdfast.model.instants import span_micros
 from holdfast.store.steps import Steps
-from holdfast.store.stream_values import ShareState, Survey
+from holdfast.store.stream_values import Survey, SurveyedShare
 
 
-class _SurveyedShare(NamedTuple):
+class _SurveyRow(NamedTuple):
     consumer: str
     category: str
     partition_id: int
@@ -47,7 +47,7 @@ def survey() -> Steps[Survey]:
     """Return the input of the allocator."""
     nodes, shares, paused, missing = yield from together(
         Ask("list_nodes", {}, NodeRow),
-        Ask("list_shares", {}, _SurveyedShare),
+        Ask("list_shares", {}, _SurveyRow),
         Ask("paused_consumers", {}),
         Ask("missing_shares", {}, _Missing),
     )
@@ -59,10 +59,10 @@ def survey() -> Steps[Survey]:
     )
 
 
-def _share(row: _SurveyedShare) -> ShareState:
-    return ShareState(
+def _share(row: _SurveyRow) -> SurveyedShare:
+    return SurveyedShare(
         share=Share(row.consumer, row.category, row.partition_id),
-        state=AllocationState(row.state),
+        state=ShareState(row.state),
         generation=row.generation,
         owner=None if row.owner is None else NodeKey(row.owner, row.incarnation or ""),
         target=row.target,

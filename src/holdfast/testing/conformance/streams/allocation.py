@@ -10,7 +10,6 @@ import pytest
 
 from holdfast.model.allocation import (
     SUSPECTED,
-    AllocationState,
     GrantTo,
     Move,
     NodeKey,
@@ -18,6 +17,7 @@ from holdfast.model.allocation import (
     Seize,
     SeizeReason,
     Share,
+    ShareState,
 )
 from holdfast.store.backend import Backend
 from holdfast.testing.clock import ManualClock
@@ -47,13 +47,13 @@ from holdfast.testing.conformance.streams.base import (
     move_shares,
     revoke,
     seize,
-    share_state,
     share_view,
     snapshot,
     state_of,
+    surveyed,
 )
 
-FREE, GRANTED, REVOKING = AllocationState.FREE, AllocationState.GRANTED, AllocationState.REVOKING
+FREE, GRANTED, REVOKING = ShareState.FREE, ShareState.GRANTED, ShareState.REVOKING
 SILENT, REPLACED, OVERDUE = SeizeReason.SILENT, SeizeReason.REPLACED, SeizeReason.OVERDUE
 ELSEWHERE = [Share("unknown", CATEGORY, 0), Share(CONSUMER, "nowhere", 0), Share(CONSUMER, CATEGORY, 9)]
 
@@ -70,9 +70,9 @@ class TestGrant(StreamConformance):
     async def test_a_free_share_is_granted_to_a_node_and_its_generation_grows_by_one(self, backend: Backend) -> None:
         await begin_consumer(backend, "a")
         await join(backend, NODE_A)
-        free = await share_state(backend)
+        free = await surveyed(backend)
         assert await move_shares(backend, GrantTo(SHARE, free.generation, NODE_A)) == [True]
-        now = await share_state(backend)
+        now = await surveyed(backend)
         assert (now.state, now.generation, now.owner, now.overdue) == (GRANTED, free.generation + 1, NODE_A, False)
         view = await share_view(backend)
         assert (view.state, view.owner, view.generation) == (GRANTED, "node-a", now.generation)
@@ -82,7 +82,7 @@ class TestGrant(StreamConformance):
         await revoke(backend, grant, target="node-b")
         assert await backend.streams.consumers.release(grant)
         await grant_to(backend, NODE_A)
-        assert (await share_state(backend)).target is None
+        assert (await surveyed(backend)).target is None
 
     @pytest.mark.parametrize("is_revoked", [False, True])
     async def test_there_is_no_step_from_owner_to_owner(self, backend: Backend, is_revoked: bool) -> None:
@@ -103,13 +103,13 @@ class TestGrant(StreamConformance):
         await begin_consumer(backend, "a")
         await join(backend, NODE_A)
         await backend.streams.consumers.pause(CONSUMER)
-        assert await refused(backend, GrantTo(SHARE, (await share_state(backend)).generation, NODE_A))
+        assert await refused(backend, GrantTo(SHARE, (await surveyed(backend)).generation, NODE_A))
         await backend.streams.consumers.resume(CONSUMER)
         await grant_to(backend, NODE_A)
 
     async def test_a_node_that_has_not_joined_or_has_left_gets_nothing(self, backend: Backend) -> None:
         await begin_consumer(backend, "a")
-        generation = (await share_state(backend)).generation
+        generation = (await surveyed(backend)).generation
         assert await refused(backend, GrantTo(SHARE, generation, NODE_A))
         await join(backend, NODE_A)
         await backend.streams.allocations.leave(NODE_A)
@@ -118,7 +118,7 @@ class TestGrant(StreamConformance):
     async def test_another_incarnation_of_a_node_gets_nothing(self, backend: Backend) -> None:
         await begin_consumer(backend, "a")
         await join(backend, NODE_A, REJOINED_A)
-        generation = (await share_state(backend)).generation
+        generation = (await surveyed(backend)).generation
         assert await refused(backend, GrantTo(SHARE, generation, NODE_A))
         assert await refused(backend, GrantTo(SHARE, generation, NodeKey("node-a", "life-3")))
 
@@ -126,13 +126,13 @@ class TestGrant(StreamConformance):
         await begin_consumer(backend, "a")
         await join(backend, NODE_A)
         await backend.streams.allocations.drain(NODE_A)
-        assert await refused(backend, GrantTo(SHARE, (await share_state(backend)).generation, NODE_A))
+        assert await refused(backend, GrantTo(SHARE, (await surveyed(backend)).generation, NODE_A))
 
     async def test_a_node_that_is_silent_past_its_ttl_gets_nothing(self, backend: Backend, clock: ManualClock) -> None:
         await begin_consumer(backend, "a")
         await join(backend, NODE_A)
         clock.advance(TIMING.ttl + SECOND)
-        assert await refused(backend, GrantTo(SHARE, (await share_state(backend)).generation, NODE_A))
+        assert await refused(backend, GrantTo(SHARE, (await surveyed(backend)).generation, NODE_A))
         await backend.streams.allocations.heartbeat(NODE_A, TIMING)
         clock.advance(TIMING.ttl - SECOND)
         await grant_to(backend, NODE_A)
@@ -148,7 +148,7 @@ class TestRevoke(StreamConformance):
     async def test_a_granted_share_is_revoking_under_its_owner_and_generation(self, backend: Backend) -> None:
         grant = await consuming(backend, "a")
         assert await move_shares(backend, Revoke(SHARE, grant.generation, DRAIN, "node-b")) == [True]
-        now = await share_state(backend)
+        now = await surveyed(backend)
         assert (now.state, now.generation, now.owner) == (REVOKING, grant.generation, NODE_A)
         assert (now.target, now.overdue) == ("node-b", False)
 
@@ -156,21 +156,21 @@ class TestRevoke(StreamConformance):
         grant = await consuming(backend, "a")
         await revoke(backend, grant, drain=DRAIN)
         clock.advance(DRAIN - SECOND)
-        assert not (await share_state(backend)).overdue
+        assert not (await surveyed(backend)).overdue
         clock.advance(SECOND * 2)
-        assert (await share_state(backend)).overdue
+        assert (await surveyed(backend)).overdue
 
     async def test_without_a_deadline_it_never_becomes_overdue(self, backend: Backend, clock: ManualClock) -> None:
         grant = await consuming(backend, "a")
         await revoke(backend, grant, drain=None)
         clock.advance(LONG)
         await backend.streams.allocations.heartbeat(NODE_A, TIMING)
-        assert not (await share_state(backend)).overdue
+        assert not (await surveyed(backend)).overdue
         assert await refused(backend, Seize(SHARE, grant.generation, OVERDUE))
 
     async def test_a_share_that_is_not_granted_is_not_revoked(self, backend: Backend) -> None:
         await begin_consumer(backend, "a")
-        assert await refused(backend, Revoke(SHARE, (await share_state(backend)).generation, DRAIN))
+        assert await refused(backend, Revoke(SHARE, (await surveyed(backend)).generation, DRAIN))
         grant = await granted(backend)
         await revoke(backend, grant)
         assert await refused(backend, Revoke(SHARE, grant.generation, LONG, "node-b"))
@@ -195,7 +195,7 @@ class TestSeize(StreamConformance):
             await revoke(backend, grant, drain=None, target="node-b")
         clock.advance(GONE)
         await seize(backend, grant, SILENT)
-        now = await share_state(backend)
+        now = await surveyed(backend)
         assert (now.state, now.generation, now.owner) == (FREE, grant.generation + 1, None)
         assert now.target == ("node-b" if is_revoked else None)
         assert (await share_view(backend)).position == 1
@@ -230,7 +230,7 @@ class TestSeize(StreamConformance):
         assert await refused(backend, Seize(SHARE, grant.generation, OVERDUE))
         clock.advance(SECOND * 2)
         await seize(backend, grant, OVERDUE)
-        now = await share_state(backend)
+        now = await surveyed(backend)
         assert (now.state, now.generation, now.target) == (FREE, grant.generation + 1, "node-b")
 
     async def test_a_share_that_was_not_revoked_is_not_overdue(self, backend: Backend, clock: ManualClock) -> None:
@@ -327,7 +327,7 @@ class TestAllocate(StreamConformance):
             Revoke(SHARE, generation + 2, DRAIN),
         )
         assert await move_shares(backend, *moves) == [False, True, True, False, True]
-        now = await share_state(backend)
+        now = await surveyed(backend)
         assert (now.state, now.owner, now.generation) == (REVOKING, NODE_B, generation + 2)
 
     async def test_possible_moves_take_effect_though_others_are_refused(self, backend: Backend) -> None:

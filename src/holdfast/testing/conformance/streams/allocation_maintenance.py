@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.model.allocation import AllocationState, GrantTo, NodeKey, Seize, SeizeReason
+from holdfast.model.allocation import GrantTo, NodeKey, Seize, SeizeReason, ShareState
 from holdfast.store.backend import Backend
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.streams.base import (
@@ -29,9 +29,9 @@ from holdfast.testing.conformance.streams.base import (
     lead,
     move_shares,
     revoke,
-    share_state,
     snapshot,
     state_of,
+    surveyed,
 )
 
 DAY = timedelta(days=1)
@@ -47,7 +47,7 @@ class TestOwned(StreamConformance):
         await revoke(backend, grant, drain=DRAIN)
         clock.advance(4)
         (each,) = (await backend.streams.allocations.owned(NODE_A)).owned
-        assert (each.grant, each.state, each.drain_left) == (grant, AllocationState.REVOKING, DRAIN - SECOND * 4)
+        assert (each.grant, each.state, each.drain_left) == (grant, ShareState.REVOKING, DRAIN - SECOND * 4)
         assert await backend.streams.consumers.release(grant)
         owned = await backend.streams.allocations.owned(NODE_A)
         assert (owned.is_known, owned.owned) == (True, ())
@@ -112,7 +112,7 @@ class TestClockSetBack(StreamConformance):
         await begin_consumer(backend, "a")
         await join(backend, NODE_A)
         clock.advance(-LONG)
-        generation = (await share_state(backend)).generation
+        generation = (await surveyed(backend)).generation
         assert await move_shares(backend, GrantTo(SHARE, generation, NODE_A)) == [False]
         await backend.streams.allocations.heartbeat(NODE_A, TIMING)
         await grant_to(backend, NODE_A)
@@ -146,7 +146,7 @@ class TestForgottenNodes(StreamConformance):
         assert await move_shares(backend, Seize(SHARE, grant.generation, SeizeReason.SILENT)) == [True]
         await backend.streams.allocations.complete_shares(await lead(backend))
         assert await backend.streams.allocations.nodes() == []
-        assert await state_of(backend) is AllocationState.FREE
+        assert await state_of(backend) is ShareState.FREE
 
     @pytest.mark.parametrize("usurper", [NODE_B, NodeKey("leader", "life-2")], ids=["node", "incarnation"])
     async def test_a_stale_leader_forgets_no_node(self, backend: Backend, clock: ManualClock, usurper: NodeKey) -> None:

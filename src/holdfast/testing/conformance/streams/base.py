@@ -14,7 +14,6 @@ import pytest
 
 from holdfast.errors import Unsupported
 from holdfast.model.allocation import (
-    AllocationState,
     Grant,
     GrantTo,
     Leadership,
@@ -24,6 +23,7 @@ from holdfast.model.allocation import (
     Seize,
     SeizeReason,
     Share,
+    ShareState,
     Timing,
 )
 from holdfast.model.event import Appended, NewEvent, StoredEvent, partition_of
@@ -36,11 +36,11 @@ from holdfast.store.stream_values import (
     Member,
     NewNode,
     ParkedView,
-    ShareState,
     ShareView,
     Start,
     StartAt,
     Subscription,
+    SurveyedShare,
 )
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.base import Conformance
@@ -214,7 +214,7 @@ async def move_shares(backend: Backend, *moves: Move) -> list[bool]:
     return done
 
 
-async def share_state(backend: Backend, share: Share = SHARE) -> ShareState:
+async def surveyed(backend: Backend, share: Share = SHARE) -> SurveyedShare:
     """Return a share as the allocator sees it."""
     (found,) = [each for each in (await backend.streams.allocations.survey()).shares if each.share == share]
     return found
@@ -222,7 +222,7 @@ async def share_state(backend: Backend, share: Share = SHARE) -> ShareState:
 
 async def grant_to(backend: Backend, node: NodeKey, share: Share = SHARE) -> Grant:
     """Grant a free share to a registered node."""
-    generation = (await share_state(backend, share)).generation
+    generation = (await surveyed(backend, share)).generation
     assert await move_shares(backend, GrantTo(share, generation, node)) == [True]
     return Grant(share, generation + 1)
 
@@ -292,6 +292,6 @@ async def snapshot(backend: Backend) -> tuple[Any, ...]:
     )
 
 
-async def state_of(backend: Backend, share: Share = SHARE) -> AllocationState:
+async def state_of(backend: Backend, share: Share = SHARE) -> ShareState:
     """Return the state of a share."""
-    return (await share_state(backend, share)).state
+    return (await surveyed(backend, share)).state

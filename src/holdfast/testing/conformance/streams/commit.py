@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.model.allocation import AllocationState, Grant, Share
+from holdfast.model.allocation import Grant, Share, ShareState
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import CommitVerdict
 from holdfast.testing.clock import ManualClock
@@ -34,10 +34,10 @@ from holdfast.testing.conformance.streams.base import (
     needs_trims_of_unread,
     positions,
     revoke,
-    share_state,
     share_view,
     snapshot,
     stream_in,
+    surveyed,
 )
 
 
@@ -53,7 +53,7 @@ class TestFetch(StreamConformance):
         assert [event.position for event in fetched.events] == [1, 2, 3]
         assert (fetched.is_lost, fetched.state, fetched.position, fetched.head) == (
             False,
-            AllocationState.GRANTED,
+            ShareState.GRANTED,
             0,
             3,
         )
@@ -97,7 +97,7 @@ class TestFetch(StreamConformance):
         grant = await consuming(backend, *"ab")
         await revoke(backend, grant)
         fetched = await backend.streams.consumers.fetch(grant, after=0, limit=MANY)
-        assert (fetched.is_lost, fetched.state, len(fetched.events)) == (False, AllocationState.REVOKING, 2)
+        assert (fetched.is_lost, fetched.state, len(fetched.events)) == (False, ShareState.REVOKING, 2)
 
     async def test_a_stale_grant_is_lost_and_gets_no_events(self, backend: Backend, clock: ManualClock) -> None:
         grant = await consuming(backend, *"ab")
@@ -232,8 +232,8 @@ class TestShareRelease(StreamConformance):
         if is_revoked:
             await revoke(backend, grant, target="node-b")
         assert await backend.streams.consumers.release(grant)
-        free = await share_state(backend)
-        assert (free.state, free.generation, free.owner) == (AllocationState.FREE, grant.generation, None)
+        free = await surveyed(backend)
+        assert (free.state, free.generation, free.owner) == (ShareState.FREE, grant.generation, None)
         assert free.target == ("node-b" if is_revoked else None)
         assert (await share_view(backend)).position == 1
 

@@ -11,7 +11,6 @@ from typing import ClassVar
 import pytest
 
 from holdfast.model.allocation import (
-    AllocationState,
     Grant,
     GrantTo,
     Leadership,
@@ -21,6 +20,7 @@ from holdfast.model.allocation import (
     Seize,
     SeizeReason,
     Share,
+    ShareState,
 )
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import CommitVerdict, Park, StartAt, Subscription, Unpark
@@ -53,11 +53,11 @@ from holdfast.testing.conformance.streams.base import (
     lose,
     revoke,
     seize,
-    share_state,
     share_view,
     snapshot,
     state_of,
     stream_in,
+    surveyed,
 )
 
 Zombie = Callable[[Backend, ManualClock], Awaitable[Grant]]
@@ -243,7 +243,7 @@ class TestStaleGrants(StreamConformance):
             verdict, _ = await asyncio.gather(commit(backend, grant, after, after + 1), seize(backend, grant))
             view = await share_view(backend)
             assert (view.state, view.position) == (
-                AllocationState.FREE,
+                ShareState.FREE,
                 after + 1 if verdict is CommitVerdict.DONE else after,
             )
             grant = await granted(backend, NODE_B if after % 2 else NODE_A)
@@ -269,7 +269,7 @@ class TestLeaders(StreamConformance):
         clock.advance(GONE)
         await join(backend, NODE_B)
         share = Share(CONSUMER, CATEGORY, 1)
-        return grant, Grant(share, (await share_state(backend, share)).generation)
+        return grant, Grant(share, (await surveyed(backend, share)).generation)
 
     async def test_under_a_stale_epoch_no_move_takes_effect(self, backend: Backend, clock: ManualClock) -> None:
         grant, free = await self._two_shares(backend, clock)
@@ -304,7 +304,7 @@ class TestLeaders(StreamConformance):
         for epoch in (0, 1):
             moves = [GrantTo(SHARE, 0, NODE_A)]
             assert await backend.streams.allocations.move_shares(Leadership(LEADER, epoch), moves, grace=GRACE) is None
-        assert await state_of(backend) is AllocationState.FREE
+        assert await state_of(backend) is ShareState.FREE
 
     async def test_the_end_of_its_lease_alone_does_not_make_a_leadership_stale(
         self, backend: Backend, clock: ManualClock
@@ -313,7 +313,7 @@ class TestLeaders(StreamConformance):
         leadership = await lead(backend, LEADER, SECOND)
         clock.advance(LONG)
         await join(backend, NODE_A)
-        moves = [GrantTo(SHARE, (await share_state(backend)).generation, NODE_A)]
+        moves = [GrantTo(SHARE, (await surveyed(backend)).generation, NODE_A)]
         assert await backend.streams.allocations.move_shares(leadership, moves, grace=GRACE) == [True]
 
     async def test_moves_planned_on_a_state_that_has_passed_are_refused(
@@ -343,7 +343,7 @@ class TestConcurrentLeaders(StreamConformance):
             await backend.streams.allocations.heartbeat(NODE_A, TIMING)
             holder = await lead(backend, NodeKey(f"leader-{turn}", "life-1"), SECOND)
             clock.advance(SECOND * 2)
-            free = await share_state(backend)
+            free = await surveyed(backend)
             moves = [GrantTo(SHARE, free.generation, NODE_A)]
             done, usurper = await asyncio.gather(
                 backend.streams.allocations.move_shares(holder, moves, grace=GRACE),
@@ -352,8 +352,8 @@ class TestConcurrentLeaders(StreamConformance):
             assert usurper is not None
             assert usurper.epoch == holder.epoch + 1
             assert done in (None, [True])
-            now = await share_state(backend)
-            assert now.state is (AllocationState.FREE if done is None else AllocationState.GRANTED)
+            now = await surveyed(backend)
+            assert now.state is (ShareState.FREE if done is None else ShareState.GRANTED)
             clock.advance(SECOND * 2)
             if done:
                 assert await backend.streams.consumers.release(Grant(SHARE, free.generation + 1))

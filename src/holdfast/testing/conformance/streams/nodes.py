@@ -10,7 +10,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from holdfast.model.allocation import SUSPECTED, AllocationState, GrantTo, NodeKey, Share
+from holdfast.model.allocation import SUSPECTED, GrantTo, NodeKey, Share, ShareState
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Commit, CommitVerdict, Member, NodeView
 from holdfast.testing.clock import ManualClock
@@ -36,9 +36,9 @@ from holdfast.testing.conformance.streams.base import (
     lead,
     move_shares,
     revoke,
-    share_state,
     share_view,
     snapshot,
+    surveyed,
 )
 
 
@@ -94,8 +94,8 @@ class TestJoin(StreamConformance):
         await commit(backend, grant, 0, 1)
         clock.advance(SECOND)
         await join(backend, REJOINED_A)
-        free = await share_state(backend)
-        assert (free.state, free.owner, free.target) == (AllocationState.FREE, None, "node-a")
+        free = await surveyed(backend)
+        assert (free.state, free.owner, free.target) == (ShareState.FREE, None, "node-a")
         assert free.generation == grant.generation + 1
         assert (await share_view(backend)).position == 1
         assert [view.node for view in await backend.streams.allocations.nodes()] == [REJOINED_A]
@@ -116,14 +116,14 @@ class TestJoin(StreamConformance):
         grant = await consuming(backend, "a")
         await revoke(backend, grant, target="node-b")
         await join(backend, REJOINED_A)
-        free = await share_state(backend)
-        assert (free.state, free.target) == (AllocationState.FREE, "node-a")
+        free = await surveyed(backend)
+        assert (free.state, free.target) == (ShareState.FREE, "node-a")
 
     async def test_shares_of_other_nodes_stay(self, backend: Backend) -> None:
         await consuming(backend, "a")
         await join(backend, NODE_B)
         await join(backend, NodeKey("node-b", "life-2"))
-        assert (await share_state(backend)).owner == NODE_A
+        assert (await surveyed(backend)).owner == NODE_A
 
     async def test_it_counts_in_losses_as_a_seizure_does(self, backend: Backend) -> None:
         await consuming(backend, "a")
@@ -162,8 +162,8 @@ class TestHeartbeat(StreamConformance):
         heartbeat = await backend.streams.allocations.heartbeat(NODE_A, TIMING)
         assert heartbeat.is_known
         assert [(owned.grant, owned.state, owned.drain_left) for owned in heartbeat.owned] == [
-            (second, AllocationState.GRANTED, None),
-            (first, AllocationState.GRANTED, None),
+            (second, ShareState.GRANTED, None),
+            (first, ShareState.GRANTED, None),
         ]
         assert [owned.grant for owned in (await backend.streams.allocations.heartbeat(NODE_B, TIMING)).owned] == [other]
 
@@ -175,14 +175,14 @@ class TestHeartbeat(StreamConformance):
         for advance, left in ((4, 6), (60, 0)):
             clock.advance(advance)
             (owned,) = (await backend.streams.allocations.heartbeat(NODE_A, TIMING)).owned
-            assert (owned.grant, owned.state) == (grant, AllocationState.REVOKING)
+            assert (owned.grant, owned.state) == (grant, ShareState.REVOKING)
             assert owned.drain_left == timedelta(seconds=left)
 
     async def test_without_a_deadline_no_remaining_time_is_returned(self, backend: Backend) -> None:
         grant = await consuming(backend, "a")
         await revoke(backend, grant, drain=None)
         (owned,) = (await backend.streams.allocations.heartbeat(NODE_A, TIMING)).owned
-        assert (owned.state, owned.drain_left) == (AllocationState.REVOKING, None)
+        assert (owned.state, owned.drain_left) == (ShareState.REVOKING, None)
 
     async def test_it_ends_the_silence_and_updates_the_ttl(self, backend: Backend, clock: ManualClock) -> None:
         await join(backend, NODE_A)
@@ -254,8 +254,8 @@ class TestLeave(StreamConformance):
         grant = await consuming(backend, *"ab")
         await commit(backend, grant, 0, 1)
         await backend.streams.allocations.leave(NODE_A)
-        free = await share_state(backend)
-        assert (free.state, free.owner, free.generation) == (AllocationState.FREE, None, grant.generation + 1)
+        free = await surveyed(backend)
+        assert (free.state, free.owner, free.generation) == (ShareState.FREE, None, grant.generation + 1)
         view = await share_view(backend)
         assert (view.position, view.losses) == (1, 0)
         assert await backend.streams.allocations.nodes() == []
@@ -305,7 +305,7 @@ class TestLeave(StreamConformance):
         grant = await grant_to(backend, NODE_A)
         await backend.streams.allocations.drain(NODE_A)
         assert (await node_view(backend)).is_draining
-        other = await share_state(backend, Share(CONSUMER, CATEGORY, 1))
+        other = await surveyed(backend, Share(CONSUMER, CATEGORY, 1))
         assert await move_shares(backend, GrantTo(other.share, other.generation, NODE_A)) == [False]
         heartbeat = await backend.streams.allocations.heartbeat(NODE_A, TIMING)
         assert [owned.grant for owned in heartbeat.owned] == [grant]
@@ -385,10 +385,10 @@ class TestLead(StreamConformance):
         first = await lead(backend, NODE_A, LONG)
         assert await backend.streams.allocations.resign(first)
         assert not await backend.streams.allocations.resign(first)
-        generation = (await share_state(backend)).generation
+        generation = (await surveyed(backend)).generation
         moves = [GrantTo(SHARE, generation, NODE_A)]
         assert await backend.streams.allocations.move_shares(first, moves, grace=SECOND) is None
-        assert (await share_state(backend)).state is AllocationState.FREE
+        assert (await surveyed(backend)).state is ShareState.FREE
 
     async def test_a_replaced_leader_has_nothing_to_resign(self, backend: Backend, clock: ManualClock) -> None:
         first = await lead(backend, NODE_A, DRAIN)

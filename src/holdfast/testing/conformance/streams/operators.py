@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import ConfigError, ConsumerNotFound
-from holdfast.model.allocation import AllocationState, Share
+from holdfast.model.allocation import Share, ShareState
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import CommitVerdict, Park, Start, StartAt, Subscription
 from holdfast.testing.clock import ManualClock
@@ -39,11 +39,11 @@ from holdfast.testing.conformance.streams.base import (
     parked,
     positions,
     revoke,
-    share_state,
     share_view,
     snapshot,
     state_of,
     stream_in,
+    surveyed,
 )
 
 VERBS: dict[str, tuple[Any, ...]] = {
@@ -115,10 +115,10 @@ class TestLag(StreamConformance):
     async def test_a_share_shows_who_owns_it_under_which_generation(self, backend: Backend) -> None:
         grant = await consuming(backend, "a")
         view = await share_view(backend)
-        assert (view.owner, view.generation, view.state) == ("node-a", grant.generation, AllocationState.GRANTED)
+        assert (view.owner, view.generation, view.state) == ("node-a", grant.generation, ShareState.GRANTED)
         await backend.streams.consumers.release(grant)
         view = await share_view(backend)
-        assert (view.owner, view.generation, view.state) == (None, grant.generation, AllocationState.FREE)
+        assert (view.owner, view.generation, view.state) == (None, grant.generation, ShareState.FREE)
 
     @needs_store_clock
     async def test_a_share_has_a_position_at_an_instant(self, backend: Backend, clock: ManualClock) -> None:
@@ -172,7 +172,7 @@ class TestPause(StreamConformance):
     async def test_what_is_granted_stays_so_until_the_leader_revokes_it(self, backend: Backend) -> None:
         grant = await consuming(backend, *"ab")
         await backend.streams.consumers.pause(CONSUMER)
-        assert await state_of(backend) is AllocationState.GRANTED
+        assert await state_of(backend) is ShareState.GRANTED
         assert await commit(backend, grant, 0, 1) is CommitVerdict.DONE
         await revoke(backend, grant)
         assert await commit(backend, grant, 1, 2) is CommitVerdict.DONE
@@ -220,8 +220,8 @@ class TestReset(StreamConformance):
         await backend.streams.consumers.release(grant)
         await backend.streams.consumers.pause(CONSUMER)
         assert await backend.streams.consumers.reset(CONSUMER, StartAt.BEGINNING)
-        free = await share_state(backend)
-        assert (free.state, free.target) == (AllocationState.FREE, None)
+        free = await surveyed(backend)
+        assert (free.state, free.target) == (ShareState.FREE, None)
         assert free.generation > grant.generation
 
     async def test_it_is_refused_while_a_live_node_owns_a_share(self, backend: Backend, clock: ManualClock) -> None:
@@ -246,8 +246,8 @@ class TestReset(StreamConformance):
         await backend.streams.consumers.pause(CONSUMER)
         clock.advance(TIMING.ttl + SECOND)
         assert await backend.streams.consumers.reset(CONSUMER, StartAt.BEGINNING)
-        free = await share_state(backend)
-        assert (free.state, free.owner) == (AllocationState.FREE, None)
+        free = await surveyed(backend)
+        assert (free.state, free.owner) == (ShareState.FREE, None)
         assert await commit(backend, grant, 0, 1) is CommitVerdict.LOST
         assert (await backend.streams.allocations.heartbeat(NODE_A, TIMING)).owned == ()
 
@@ -347,5 +347,5 @@ class TestForget(StreamConformance):
         assert await backend.streams.consumers.forget(CONSUMER)
         assert await backend.streams.consumers.subscribe(CONSUMER, Subscription(), StartAt.BEGINNING)
         (share,) = (await backend.streams.allocations.survey()).shares
-        assert (share.state, share.generation > grant.generation) == (AllocationState.FREE, True)
+        assert (share.state, share.generation > grant.generation) == (ShareState.FREE, True)
         assert await backend.streams.consumers.verify(grant) is None

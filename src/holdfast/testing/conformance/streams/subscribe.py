@@ -11,7 +11,7 @@ from itertools import permutations
 import pytest
 
 from holdfast.errors import ConfigError
-from holdfast.model.allocation import AllocationState, Share
+from holdfast.model.allocation import Share, ShareState
 from holdfast.model.event import partition_of
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import CommitVerdict, Start, StartAt, Subscription
@@ -93,7 +93,7 @@ class TestSubscribe(StreamConformance):
         await begin_consumer(backend, partitions=3)
         survey = await backend.streams.allocations.survey()
         assert [each.share for each in survey.shares] == [Share(CONSUMER, CATEGORY, n) for n in range(3)]
-        assert {(each.state, each.owner, each.target) for each in survey.shares} == {(AllocationState.FREE, None, None)}
+        assert {(each.state, each.owner, each.target) for each in survey.shares} == {(ShareState.FREE, None, None)}
         assert survey.is_complete
 
     async def test_consumers_are_listed_by_name_and_have_shares_of_their_own(self, backend: Backend) -> None:

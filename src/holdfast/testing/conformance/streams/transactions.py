@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 
 from holdfast.errors import ConfigError, JobNotFound, LeaseLost, TransactionExpired, VersionConflict
-from holdfast.model.allocation import AllocationState
+from holdfast.model.allocation import ShareState
 from holdfast.model.job import JobState
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Commit, CommitVerdict, Park
@@ -375,7 +375,7 @@ class TestStreamShared(StreamConformance):
             await asyncio.wait([seizing], timeout=0.2)
         await seizing
         view = await share_view(backend, SHARE)
-        assert (view.position, view.state) == (1, AllocationState.FREE)
+        assert (view.position, view.state) == (1, ShareState.FREE)
         assert await effects.count("effect") == 1
 
     async def test_uncommitted_writes_are_invisible_to_others(
@@ -388,6 +388,6 @@ class TestStreamShared(StreamConformance):
             assert await backend.streams.consumers.commit(grant, step) is CommitVerdict.DONE
             assert (await share_view(other)).position == 0
             assert await parked(other, CONSUMER) == []
-            assert await state_of(other) is AllocationState.GRANTED
+            assert await state_of(other) is ShareState.GRANTED
         assert (await share_view(other)).position == 2
         assert len(await parked(other, CONSUMER)) == 1

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.model.allocation import KEPT_TRANSITIONS, AllocationState, GrantTo, Seize, SeizeReason, Share
+from holdfast.model.allocation import KEPT_TRANSITIONS, GrantTo, Seize, SeizeReason, Share, ShareState
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Transition
 from holdfast.testing.clock import ManualClock
@@ -36,7 +36,7 @@ from holdfast.testing.conformance.streams.base import (
     share_view,
 )
 
-FREE, GRANTED, REVOKING = AllocationState.FREE, AllocationState.GRANTED, AllocationState.REVOKING
+FREE, GRANTED, REVOKING = ShareState.FREE, ShareState.GRANTED, ShareState.REVOKING
 SILENT = SeizeReason.SILENT
 
 

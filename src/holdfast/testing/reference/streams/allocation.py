@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import assert_never
 
 from holdfast.model.allocation import (
-    AllocationState,
     GrantTo,
     Leadership,
     Move,
@@ -15,6 +14,7 @@ from holdfast.model.allocation import (
     Revoke,
     Seize,
     SeizeReason,
+    ShareState,
     Timing,
     losses_after,
 )
@@ -135,21 +135,21 @@ class StreamReference(Operators):
                 raise TypeError(move)
 
     def _grant(self, row: ReferenceShare, node: NodeKey) -> bool:
-        is_open = row.state is AllocationState.FREE and not self.consumer(row.share.consumer).paused
+        is_open = row.state is ShareState.FREE and not self.consumer(row.share.consumer).paused
         if not is_open or not self.is_live(node) or self.nodes[node.node_id].is_draining:
             return False
         row.generation += 1
         row.owner, row.target = node, None
         row.is_on_trial = False
-        self.step(row, AllocationState.GRANTED, node=node, epoch=self.epoch)
+        self.step(row, ShareState.GRANTED, node=node, epoch=self.epoch)
         return True
 
     def _revoke(self, row: ReferenceShare, drain: timedelta | None, target: str | None) -> bool:
-        if row.state is not AllocationState.GRANTED:
+        if row.state is not ShareState.GRANTED:
             return False
         row.deadline_us = None if drain is None else self.now + span_micros(drain)
         row.target = target
-        self.step(row, AllocationState.REVOKING, node=row.owner, epoch=self.epoch)
+        self.step(row, ShareState.REVOKING, node=row.owner, epoch=self.epoch)
         return True
 
     def _seize(self, row: ReferenceShare, reason: SeizeReason, grace_us: int) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from holdfast.errors import ConfigError
-from holdfast.model.allocation import AllocationState, Grant, Share
+from holdfast.model.allocation import Grant, Share, ShareState
 from holdfast.model.event import StoredEvent
 from holdfast.model.instants import to_micros
 from holdfast.store.stream_values import (
@@ -138,7 +138,7 @@ class ReferenceConsumption(Events):
         row = self.live(grant)
         if row is None:
             return False
-        self.step(row, AllocationState.FREE, node=row.owner)
+        self.step(row, ShareState.FREE, node=row.owner)
         return True
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from holdfast.errors import CategoryNotFound, ConsumerNotFound
-from holdfast.model.allocation import KEPT_TRANSITIONS, AllocationState, Grant, NodeKey, Share, is_silent
+from holdfast.model.allocation import KEPT_TRANSITIONS, Grant, NodeKey, Share, ShareState, is_silent
 from holdfast.model.event import StoredEvent, partition_of
 from holdfast.model.instants import to_datetime
 from holdfast.model.outcome import Failure
@@ -48,7 +48,7 @@ class ReferenceShare:
     position: int
     generation: int
     since_us: int
-    state: AllocationState = AllocationState.FREE
+    state: ShareState = ShareState.FREE
     owner: NodeKey | None = None
     target: str | None = None
     deadline_us: int | None = None
@@ -150,7 +150,7 @@ class StreamState:
     def live(self, grant: Grant) -> ReferenceShare | None:
         """Return the share owned under exactly this generation, or None if the grant is stale."""
         row = self.rows.get(grant.share)
-        if row is None or row.generation != grant.generation or row.state is AllocationState.FREE:
+        if row is None or row.generation != grant.generation or row.state is ShareState.FREE:
             return None
         return row
 
@@ -168,7 +168,7 @@ class StreamState:
         """Whether a node is registered under this incarnation and not silent past its ttl."""
         return self.is_registered(node) and not self.is_silent(node)
 
-    def step(self, row: ReferenceShare, state: AllocationState, *, node: NodeKey | None, epoch: int = 0) -> None:
+    def step(self, row: ReferenceShare, state: ShareState, *, node: NodeKey | None, epoch: int = 0) -> None:
         """Move a share to another state and record the transition."""
         self.transitions.append(
             Transition(
@@ -184,13 +184,13 @@ class StreamState:
         del self.transitions[:-KEPT_TRANSITIONS]
         row.state = state
         row.since_us = self.now
-        if state is AllocationState.FREE:
+        if state is ShareState.FREE:
             row.owner = row.deadline_us = None
 
     def free_share(self, row: ReferenceShare, *, epoch: int = 0) -> None:
         """Free an owned share under a larger generation."""
         row.generation += 1
-        self.step(row, AllocationState.FREE, node=row.owner, epoch=epoch)
+        self.step(row, ShareState.FREE, node=row.owner, epoch=epoch)
 
 
 def wants(subscription: Subscription, category: ReferenceCategory, partition_id: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.model.allocation import AllocationState, Grant, Leadership
+from holdfast.model.allocation import Grant, Leadership, ShareState
 from holdfast.model.instants import to_datetime
 from holdfast.store.stream_values import (
     CategoryView,
@@ -13,9 +13,9 @@ from holdfast.store.stream_values import (
     NodeView,
     OwnedShare,
     ParkedView,
-    ShareState,
     ShareView,
     Survey,
+    SurveyedShare,
 )
 from holdfast.testing.reference.streams.records import ReferenceCategory, ReferenceShare, StreamState
 
@@ -120,13 +120,13 @@ def survey(model: StreamState) -> Survey:
     return Survey(
         nodes=tuple(nodes(model)),
         shares=tuple(
-            ShareState(
+            SurveyedShare(
                 share=key,
                 state=row.state,
                 generation=row.generation,
                 owner=row.owner,
                 target=row.target,
-                overdue=row.state is AllocationState.REVOKING and is_overdue(model, row),
+                overdue=row.state is ShareState.REVOKING and is_overdue(model, row),
             )
             for key, row in sorted(model.rows.items())
         ),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.streams.checker.facts import Share
 from holdfast.torture.streams.checker.invariant import StreamInvariant
-from holdfast.torture.streams.checker.losses import GUILTY_AFTER, most_losses
+from holdfast.torture.streams.checker.losses import FAILED_AFTER, most_losses
 from holdfast.torture.streams.names import ATOMIC, PARK, PLAIN, POISON
 from holdfast.torture.streams.records import DumpedEvent
 
@@ -108,7 +108,7 @@ class EffectsOnce(StreamInvariant):
         """Return the violation if an event was parked for lost nodes without enough losses, else None."""
         self.figures["events parked for lost nodes"] += 1
         losses = most_losses(self.facts, share, position)
-        if losses >= GUILTY_AFTER:
+        if losses >= FAILED_AFTER:
             return None
         return f"is parked for lost nodes, and its share was lost {losses} times in a row at most ({_LOST})"
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from holdfast.torture.streams.checker.facts import Share, StreamFacts
 
-GUILTY_AFTER = 6
+FAILED_AFTER = 6
 """After this many losses in a row the next event counts as failed permanently."""
 _DONE, _GRANTED = "done", "granted"
 

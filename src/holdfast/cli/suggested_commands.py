@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 import click
 
-_WORDS = "holdfast.hint_words"
+_OPTIONS = "holdfast.repeated_options"
 _QUOTED = re.compile(r"`(holdfast [^`]+)`")
 
 
 def remember_options(words: Sequence[str]) -> None:
     """Record the options of the running command that every suggested command must repeat."""
-    click.get_current_context().meta[_WORDS] = shlex.join(words)
+    click.get_current_context().meta[_OPTIONS] = shlex.join(words)
 
 
 def command(*words: str) -> str:
@@ -25,7 +25,7 @@ def command(*words: str) -> str:
 def runnable(text: str) -> str:
     """Return `text` with every command in backticks made complete: `holdfast job list` gains `--url …`."""
     ctx = click.get_current_context(silent=True)
-    options: str = "" if ctx is None else ctx.meta.get(_WORDS, "")
+    options: str = "" if ctx is None else ctx.meta.get(_OPTIONS, "")
     if not options:
         return text
     return _QUOTED.sub(lambda found: f"`{_completed(found[1], options)}`", text)

@@ -56,7 +56,7 @@ def command_for(name: str) -> str | None:
     return _COMMANDS.get(name)
 
 
-class HintingCommand(click.Command):
+class CommandWithRemedies(click.Command):
     """A command that answers an option of Celery with ours."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -1,9 +1,9 @@
-// What the drivers in JavaScript share: how they are asked, and how they tell.
+// What the drivers in JavaScript share: their arguments, and how they report the result.
 
 export const [what, count, url] = [process.argv[2], Number(process.argv[3]), process.env.HOLDFAST_BENCH_TARGET];
 
-/** Tell how many jobs the database says were done, and in how many seconds. */
-export function tell(done, seconds) {
+/** Report how many jobs the database says were done, and in how many seconds. */
+export function report_result(done, seconds) {
   console.log(JSON.stringify({ done, seconds }));
 }
 

@@ -1,4 +1,4 @@
-"""What the drivers in Python share: how they are asked, and how they tell."""
+"""What the drivers in Python share: their arguments, and how they report the result."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable
 LOOK_EVERY = 0.005
 
 
-def asked() -> tuple[str, int, str]:
+def arguments() -> tuple[str, int, str]:
     """Return what to do, how many times, and the database."""
     return sys.argv[1], int(sys.argv[2]), os.environ["HOLDFAST_BENCH_TARGET"]
 
 
-def tell(done: int, seconds: float) -> None:
-    """Tell how many jobs the database says were done, and in how many seconds."""
+def report_result(done: int, seconds: float) -> None:
+    """Report how many jobs the database says were done, and in how many seconds."""
     print(json.dumps({"done": done, "seconds": seconds}), flush=True)
 
 
