@@ -73,7 +73,7 @@ class SteppingRunner(ABC):
             except BrokenOffError:
                 self._side.broken_off += 1
 
-    once = write
+    once = write_briefly = write
 
     async def look(self, verb: Callable[[], Steps[T]]) -> T:
         return await self._drive(verb())

@@ -92,7 +92,7 @@ class GatedRunner:
             raise
         return result
 
-    once = at_once = look = read = write
+    once = at_once = look = read = write_briefly = write
 
     async def _drive(self, steps: Steps[T]) -> T:
         try:

@@ -85,19 +85,21 @@ def test_the_job_of_a_worker_that_is_stopped_inside_its_transaction_is_done_by_a
     _goes_on(scene, stopped, [other])
 
 
+@pytest.mark.parametrize("how", WAYS)
 def test_the_job_of_a_worker_that_is_stopped_inside_the_handlers_own_transaction_is_done_by_another(
-    scene: Scene, tmp_path: Path
+    scene: Scene, tmp_path: Path, how: str
 ):
     scene.enqueue(1)
     workers = [scene.workers.started(lease=LEASE) for _ in range(2)]
     mark = tmp_path / "mark"
-    scene.jobs.append(scene.ledger.enqueue("pay_in_own_transaction_and_stop", mark=str(mark)))
+    scene.jobs.append(scene.ledger.enqueue("pay_in_own_transaction_and_stop", how=how, mark=str(mark)))
     stopped = _stopped(mark, *workers)
     scene.ledger.completed(scene.jobs[-1], within=SOON)
     _goes_on(scene, stopped, [each for each in workers if each is not stopped])
 
 
-def test_it_is_so_through_a_transaction_pooler(scene: Scene, tmp_path: Path):
+@pytest.mark.parametrize("how", WAYS)
+def test_a_job_is_done_by_another_worker_also_through_a_transaction_pooler(scene: Scene, tmp_path: Path, how: str):
     scene.enqueue(1)
     try:
         with pooled(scene.plain_url, tmp_path) as through:
@@ -109,7 +111,7 @@ def test_it_is_so_through_a_transaction_pooler(scene: Scene, tmp_path: Path):
             for program in programs:
                 program.line("worker .* is running on")
             mark = tmp_path / "mark"
-            scene.jobs.append(scene.ledger.enqueue("pay_and_stop", how="pipeline", mark=str(mark)))
+            scene.jobs.append(scene.ledger.enqueue("pay_and_stop", how=how, mark=str(mark)))
             stopped = _stopped(mark, *programs)
             scene.ledger.completed(scene.jobs[-1], within=SOON)
             _goes_on(scene, stopped, [each for each in programs if each is not stopped])
@@ -131,10 +133,24 @@ def cluster(url: str, tmp_path: Path) -> Iterator[Cluster]:
 def test_the_shares_of_a_node_that_is_stopped_inside_its_transaction_are_consumed_by_another(
     cluster: Cluster, tmp_path: Path, how: str
 ):
-    nodes = cluster.started("anna", "ben", recovery=RECOVERY)
+    _shares_are_taken_over(cluster, tmp_path / "mark", how)
+
+
+@pytest.mark.parametrize("how", ["pipeline", "half_sent"])
+def test_shares_are_consumed_by_another_node_also_through_a_transaction_pooler(
+    cluster: Cluster, tmp_path: Path, how: str
+):
+    try:
+        with pooled(cluster.store.url, tmp_path) as through:
+            _shares_are_taken_over(cluster, tmp_path / "mark", how, url=through)
+    except NoServerError as error:
+        give_up("PgBouncer", str(error))
+
+
+def _shares_are_taken_over(cluster: Cluster, mark: Path, how: str, *, url: str | None = None) -> None:
+    nodes = cluster.started("anna", "ben", recovery=RECOVERY, url=url)
     cluster.append(100)
     cluster.drained()
-    mark = tmp_path / "mark"
     cluster.append(1, stop=how, mark=str(mark))
     stopped = _stopped(mark, *nodes)
     (other,) = [name for name, node in cluster.nodes.items() if node is not stopped]

@@ -10,13 +10,13 @@ import pytest
 
 from holdfast.backends.sqlite import backend as sqlite_backend
 from holdfast.model.job import LeasedJob
+from holdfast.model.lease_rules import MAX_EXTEND_AT
 from holdfast.model.steady_clock import Steady
 from holdfast.store import jobs_over_rows
 from holdfast.store.backend import Backend
 from holdfast.store.verbs import rescue
 from holdfast.testing.conformance.base import LEASE, hold_one, in_extender
 from holdfast.testing.stores import open_store
-from holdfast.worker.settings import MAX_EXTEND_AT
 
 HOUR = timedelta(hours=1)
 DAY = 86_400 * 1_000_000

@@ -10,18 +10,17 @@ from typing import Any, Protocol
 from holdfast.errors import ConfigError, LeaseLost
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import Lease, LeasedJob
+from holdfast.model.lease_rules import TRANSACTION_PARTS
 from holdfast.model.outcome import Completed
 from holdfast.runtime.effect import Effect, EffectStage
 from holdfast.runtime.payload import encode_result_or_reason
 from holdfast.store.backend import Backend
 from holdfast.store.values import Finish, Standing, Verdict
 
-_TRANSACTION_PART = 3
-
 
 def transaction_limit(lease: timedelta) -> timedelta:
     """Return the time limit of a handler's transaction: a third of the lease."""
-    return lease / _TRANSACTION_PART
+    return lease / TRANSACTION_PARTS
 
 
 async def stage_of(backend: Backend, finishes: Sequence[Finish]) -> EffectStage:

@@ -42,6 +42,12 @@ FORGET_NODES_AFTER = timedelta(days=1)
 SUSPECTED = 3
 """After this many losses of a share in a row, its next event is suspected of killing the nodes that handle it."""
 
+MOST_TRIAL_LOSSES = 5
+"""After more losses than that, an event on trial counts as failed for good."""
+
+FRESH_PARTS = 2
+"""A heartbeat no older than `ttl / FRESH_PARTS` is fresh; that long the leader must have seen none before it seizes."""
+
 
 def losses_after(losses: int, *, is_on_trial: bool) -> int:
     """Return the losses of a share after one more loss at the same position.

@@ -30,10 +30,29 @@ LATE_PARTS: Final = 4
 A rescue that waited this long for a lock or for the network therefore leaves the lease alone.
 """
 
+MAX_EXTEND_AT: Final = 0.55
+"""The latest extension, as a fraction of the lease.
+
+Above it, a writer that blocks the store for `lease / LATE_PARTS` can delay an extension until after a rescue.
+"""
+
+GOOD_FOR: Final = 0.75
+"""The fraction of a lease after which no handler is begun under it: its extension is long overdue."""
+
+TRANSACTION_PARTS: Final = 3
+"""A handler's transaction may last `lease / TRANSACTION_PARTS`."""
+
+LOCKED_PARTS: Final = 2
+"""Whoever has locked an expired lease for longer than `lease / LOCKED_PARTS` is not a handler within its limit."""
+
+HEARTBEAT_PARTS: Final = 2
 HEARTBEAT_AT_MOST: Final = timedelta(seconds=10)
-"""A worker sends a heartbeat at least that often, and at least twice per lease."""
+"""A worker sends a heartbeat at least that often, and at least every `lease / HEARTBEAT_PARTS`."""
 
 _HEARTBEAT_SLACK: Final = timedelta(seconds=1)
+
+OVERDUE_AT_MOST: Final = HEARTBEAT_AT_MOST + _HEARTBEAT_SLACK
+"""After that the heartbeat of a dead worker is overdue, however long its leases."""
 
 FORGET_WORKER_AFTER: Final = timedelta(days=1)
 """A worker that has sent no heartbeat for so long is dropped from the list of workers."""
@@ -46,4 +65,4 @@ def longest_covered(access: timedelta | None) -> int | None:
 
 def is_overdue(silent: timedelta, lease: timedelta) -> bool:
     """Return whether a worker with leases of this duration should have sent a heartbeat by now."""
-    return silent > min(lease / 2, HEARTBEAT_AT_MOST) + _HEARTBEAT_SLACK
+    return silent > min(lease / HEARTBEAT_PARTS, HEARTBEAT_AT_MOST) + _HEARTBEAT_SLACK

@@ -281,6 +281,10 @@ class JobRows(UniqueRows, Protocol):
         """
         ...
 
+    def locked_leases(self, leases: Sequence[Lease]) -> Steps[set[int]]:
+        """Return the seqs of those of these held leases that another client has locked; the others are locked here."""
+        ...
+
     def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:
         """Return the changes that can be written without waiting for a lock: a rescue never waits for other clients."""
         ...

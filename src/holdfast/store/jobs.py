@@ -66,7 +66,7 @@ class JobStore(Protocol):
         """
         ...
 
-    async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
+    async def finish(self, finishes: Sequence[Finish], *, briefly: bool = False) -> list[Verdict]:
         """Write the outcomes of attempts; return one verdict for each, in order.
 
         1. A stale fence changes nothing and is answered LOST; the other finishes are written.
@@ -77,6 +77,8 @@ class JobStore(Protocol):
         6. A job that would run again, but whose cancellation was requested, is cancelled; also in release and rescue.
         7. When the head of an order key is completed, failed or cancelled, by whatever verb, the next job becomes the
            head in the same transaction: ready, or scheduled if not yet due. A head that will run again stays the head.
+        8. `briefly`, outside of a handler's transaction: if a transaction of another client keeps a job or its key
+           locked, waits no longer than a second or so; that finish is answered DELAYED, and the others are written.
         """
         ...
 

@@ -20,7 +20,7 @@ from holdfast.model.job_facts import JobFacts
 from holdfast.model.limits import Limit, LimitKey, LimitUse
 from holdfast.store.job_lists import SeenJob
 from holdfast.store.job_rows import JobRows
-from holdfast.store.steps import BecameReady, Runner, Verb, watched
+from holdfast.store.steps import BecameReady, LockedTooLong, Runner, Verb, watched
 from holdfast.store.values import (
     Cancellation,
     Claim,
@@ -88,10 +88,25 @@ class JobsOverRows(ABC):
     @abstractmethod
     async def claim(self, request: ClaimRequest) -> Claim: ...  # noqa: D102
 
-    async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:  # noqa: D102
+    async def finish(self, finishes: Sequence[Finish], *, briefly: bool = False) -> list[Verdict]:  # noqa: D102
         if not finishes:
             return []
-        verdicts = await self._change(lambda: finishing.finish(self._rows, finishes))
+        if briefly and not (self._is_joined or self._runner.joins):
+            try:
+                verdicts = await self._change(lambda: finishing.finish(self._rows, finishes), briefly=True)
+            except LockedTooLong:
+                return await self._finish_reachable(finishes)
+        else:
+            verdicts = await self._change(lambda: finishing.finish(self._rows, finishes))
+        self._ended()
+        return verdicts
+
+    async def _finish_reachable(self, finishes: Sequence[Finish]) -> list[Verdict]:
+        """Write what can be written now, although another transaction stays open; DELAYED for the others."""
+        try:
+            verdicts = await self._change(lambda: finishing.finish_reachable(self._rows, finishes), briefly=True)
+        except LockedTooLong:
+            return [Verdict.DELAYED] * len(finishes)
         self._ended()
         return verdicts
 
@@ -109,7 +124,7 @@ class JobsOverRows(ABC):
         promotion = await self._runner.write(lambda: maintenance.promote(self._rows, limit))
         return Promotion(moved + promotion.moved, promotion.next_due)
 
-    async def _change(self, verb: Verb[T]) -> T:
+    async def _change(self, verb: Verb[T], *, briefly: bool = False) -> T:
         """Run a verb by which jobs may end; if some have children, decide on these at once, in other transactions.
 
         Inside a handler's transaction these are left to its end: until then they would be locked, with children of
@@ -118,7 +133,8 @@ class JobsOverRows(ABC):
         if self._is_joined or self._runner.joins:
             return await self._runner.write(verb)
         seen: list[BecameReady] = []
-        answer = await self._runner.write(watched(verb, seen))
+        write = self._runner.write_briefly if briefly else self._runner.write
+        answer = await write(watched(verb, seen))
         if seen:
             with contextlib.suppress(StoreUnavailable, OutcomeUnknown):  # the verb is done; `promote` does the rest
                 await self._settle(AT_ONCE)

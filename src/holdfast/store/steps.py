@@ -11,10 +11,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from holdfast.errors import StoreUnavailable
+
 T = TypeVar("T")
 
 Steps = Generator[Any, Any, T]
 Verb = Callable[[], Steps[T]]
+
+
+class LockedTooLong(StoreUnavailable):
+    """Another transaction kept a row locked for longer than this one waits: nothing was written."""
 
 
 class Runner(Protocol):
@@ -31,6 +37,10 @@ class Runner(Protocol):
 
     def write(self, verb: Verb[T]) -> Awaitable[T]:
         """Run a verb in one transaction."""
+        ...
+
+    def write_briefly(self, verb: Verb[T]) -> Awaitable[T]:
+        """Run a verb in one transaction; raise `LockedTooLong` if it would wait for a lock longer than a second."""
         ...
 
     def look(self, verb: Verb[T]) -> Awaitable[T]:
@@ -53,6 +63,9 @@ class PlainRunner(ABC):
     def write(self, verb: Verb[T]) -> Awaitable[T]: ...  # noqa: D102 - see `Runner`
 
     def once(self, verb: Verb[T]) -> Awaitable[T]:  # noqa: D102
+        return self.write(verb)
+
+    def write_briefly(self, verb: Verb[T]) -> Awaitable[T]:  # noqa: D102
         return self.write(verb)
 
     def read(self, verb: Verb[T]) -> Awaitable[T]:  # noqa: D102

@@ -19,6 +19,7 @@ class Verdict(StrEnum):
 
     DONE = "done"
     LOST = "lost"  # the fence is stale: nothing was written
+    DELAYED = "delayed"  # a transaction of another client locks what the write needs: nothing was written, ask again
 
 
 Enqueued = bool | str

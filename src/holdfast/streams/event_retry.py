@@ -5,7 +5,7 @@ An event is retried in place, with a growing delay, since order forbids skipping
 from a dead node at the same position (`losses`). A dying node loses all its shares, including those that did not cause
 its death. So from `SUSPECTED` losses on, the next event of a share is put on trial: the trial is written to the store,
 and then the event is handled by itself, for one such share of a process at a time. From then on a loss counts only if
-it happened during a trial. After more than `_MOST_TRIAL_LOSSES` losses the event counts as failed for good.
+it happened during a trial. After more than `MOST_TRIAL_LOSSES` losses the event counts as failed for good.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from typing import Final
 
 import msgspec
 
-from holdfast.model.allocation import SUSPECTED
+from holdfast.model.allocation import MOST_TRIAL_LOSSES, SUSPECTED
 from holdfast.model.outcome import Failure
 from holdfast.model.retry import decide
 from holdfast.streams.consumer import Consumer, OnError
 
-_MOST_TRIAL_LOSSES: Final = 5
 _BLOCKED_WAIT: Final = timedelta(seconds=30)
 
 
@@ -77,7 +76,7 @@ def has_killed(losses: int) -> bool:
 
     A parked event then stays parked, whatever `on_error` says: an operator requested the retry.
     """
-    return losses > _MOST_TRIAL_LOSSES
+    return losses > MOST_TRIAL_LOSSES
 
 
 def lost_nodes(losses: int) -> Failure:

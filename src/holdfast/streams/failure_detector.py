@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from holdfast.model.allocation import NodeKey, Timing, is_silent
+from holdfast.model.allocation import FRESH_PARTS, NodeKey, Timing, is_silent
 from holdfast.runtime.reachability import Access
 from holdfast.store.stream_values import NodeView
 
@@ -53,7 +53,7 @@ class FailureDetector:
         """Record the nodes of a survey; return those that are gone."""
         seen = {view.node: view for view in nodes}
         self._fresh = {node: at for node, at in self._fresh.items() if node in seen}
-        self._fresh.update({node: now for node, view in seen.items() if abs(view.silent) <= view.ttl / 2})
+        self._fresh.update({node: now for node, view in seen.items() if abs(view.silent) <= view.ttl / FRESH_PARTS})
         began = self._access.began(now)
         if began is None:
             return frozenset()
@@ -61,5 +61,5 @@ class FailureDetector:
             node
             for node, view in seen.items()
             if is_silent(view.silent, view.ttl, self._grace)
-            and now - max(began, self._fresh.get(node, began)) >= view.ttl.total_seconds() / 2
+            and now - max(began, self._fresh.get(node, began)) >= view.ttl.total_seconds() / FRESH_PARTS
         )

@@ -116,10 +116,10 @@ class RecordingJobs:
             del self._workers[next(iter(self._workers))]
         return claim
 
-    async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
+    async def finish(self, finishes: Sequence[Finish], *, briefly: bool = False) -> list[Verdict]:
         sent_us = now_us()
         try:
-            verdicts = await self._inner.finish(finishes)
+            verdicts = await self._inner.finish(finishes, briefly=briefly)
         except (StoreUnavailable, OutcomeUnknown) as error:
             self._finished(finishes, [_error_verdict(error)] * len(finishes), sent_us)
             raise

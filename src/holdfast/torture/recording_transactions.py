@@ -162,9 +162,11 @@ class RecordingTransaction:
 
 
 def record_finishes(recorder: Recorder, finishes: Sequence[Finish], verdicts: Sequence[str], sent_us: int) -> None:
-    """Record outcomes and the verdicts on them."""
+    """Record outcomes and the verdicts on them; a delayed one was not written and is sent again."""
     at_us = now_us()
     for finish, verdict in zip(finishes, verdicts, strict=True):
+        if verdict == Verdict.DELAYED:
+            continue
         record = Finished(
             at_us=at_us,
             job=finish.lease.job_id,

@@ -12,15 +12,12 @@ from typing import Final
 
 from holdfast.hooks.observers import Hooks
 from holdfast.hooks.values import JobRescue
-from holdfast.model.lease_rules import is_overdue
+from holdfast.model.lease_rules import HEARTBEAT_PARTS, OVERDUE_AT_MOST, is_overdue
 from holdfast.store.insight import Insight
 from holdfast.store.values import ClaimRequest, LeaseView, Rescued, WorkerHeartbeat, WorkerView
 
 _logger = logging.getLogger("holdfast.worker")
 _SOON: Final = 1.0  # seconds without a claimed job before the first look
-_OVERDUE: Final = (
-    11.0  # seconds after which the heartbeat of a worker that died before is overdue, however long its lease
-)
 _MOST: Final = 1000  # leases that one look reads
 _NEVER: Final = float("inf")
 
@@ -76,7 +73,7 @@ class DeadWorkers:
         others = [view for view in await self._insight().workers() if view.heartbeat.worker_id != request.worker_id]
         dead = {view.heartbeat.worker_id: view for view in others if _is_dead(view)}
         if len(dead) < len(others) and was_first:
-            self._look_after = _OVERDUE
+            self._look_after = OVERDUE_AT_MOST.total_seconds()
         if not dead:
             return
         held: dict[str, list[LeaseView]] = defaultdict(list)
@@ -99,7 +96,7 @@ def _log_wait(view: WorkerView, leases: Sequence[LeaseView]) -> None:
 
 
 def _why(view: WorkerView | None) -> str:
-    if view is None or view.silent < view.heartbeat.lease / 2:
+    if view is None or view.silent < view.heartbeat.lease / HEARTBEAT_PARTS:
         return "its lease expired"
     return f"no heartbeat for {view.silent.total_seconds():.0f} s"
 

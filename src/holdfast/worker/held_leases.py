@@ -24,9 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from holdfast.model.job import Lease, LeasedJob
-
-GOOD_FOR = 0.75
-"""The fraction of a lease after which no handler is begun under it: its extension is long overdue."""
+from holdfast.model.lease_rules import GOOD_FOR
 
 
 class HeldLeases:

@@ -196,8 +196,14 @@ class InFlight:
             for job in jobs:
                 self.releases.add(job.lease, started=False)
 
-    def flushed(self, finishes: Sequence[Finish], verdicts: Sequence[Verdict]) -> float | None:
+    def flushed(self, now: float, finishes: Sequence[Finish], verdicts: Sequence[Verdict]) -> float | None:
         """Record the verdicts on a flush, in its order; return the shortest delay until one of its jobs runs again."""
+        if Verdict.DELAYED in verdicts:
+            pairs = list(zip(finishes, verdicts, strict=True))
+            delayed = [finish for finish, verdict in pairs if verdict is Verdict.DELAYED]
+            self.totals.lost += len(delayed) - self.finishes.delay(now, delayed)  # the rest was claimed again meanwhile
+            finishes = [finish for finish, verdict in pairs if verdict is not Verdict.DELAYED]
+            verdicts = [verdict for verdict in verdicts if verdict is not Verdict.DELAYED]
         for seq in self.finishes.answered():
             self._held.pop(seq, None)  # a task that its handler left running may have settled it meanwhile
         return self.totals.count(finishes, verdicts)

@@ -31,7 +31,7 @@ from datetime import timedelta
 
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.model.job import Lease, LeasedJob
-from holdfast.model.lease_rules import HEARTBEAT_AT_MOST
+from holdfast.model.lease_rules import HEARTBEAT_AT_MOST, HEARTBEAT_PARTS
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.runtime.keeper_thread import KeeperThread, StuckHandlers
 from holdfast.store.jobs import Extender
@@ -89,7 +89,7 @@ class LeaseKeeper(KeeperThread):
         seconds = lease.total_seconds()
         self._tick = min(seconds / 20, _CANCEL_LOOK)
         self._stuck = StuckHandlers(limits, grace=stuck_grace, tick=self._tick * _LATE_TICKS)
-        self._heartbeat_every = min(seconds / 2, HEARTBEAT_AT_MOST.total_seconds())
+        self._heartbeat_every = min(seconds / HEARTBEAT_PARTS, HEARTBEAT_AT_MOST.total_seconds())
         self._heartbeat_at = 0.0
 
     def began(self) -> None:

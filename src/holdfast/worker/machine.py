@@ -79,9 +79,12 @@ class Machine:
         """Process the verdicts on a flush, in its order."""
         self._maintenance.access.succeeded(now)
         self._claims.freed()
-        delay = self.jobs.flushed(finishes, verdicts)
+        delay = self.jobs.flushed(now, finishes, verdicts)
         if delay is not None:
             self._maintenance.scheduled(now, delay)
+        buffer = self.jobs.finishes
+        if self._phase is WorkerPhase.RELEASING and buffer.delays >= MAX_ATTEMPTS:
+            self.jobs.abandon(buffer.abandon_delayed())
 
     def flush_failed(self, now: float, finishes: Sequence[Finish]) -> None:
         """Process a flush that failed or has an unknown outcome: it is repeated, and its leases are kept."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from datetime import timedelta
 from enum import Enum, auto
 
+from holdfast.model.lease_rules import RESCUE_ACCESS_PARTS
 from holdfast.runtime.reachability import GAP_PER_LEASE, Access
 from holdfast.store.values import Promotion
 from holdfast.worker.backoff import Backoff
 from holdfast.worker.settings import WorkerConfig
 
-RESCUE_AFTER = 0.5  # fraction of a lease: after that much access the store rescues leases of this length
 RARELY = 5  # promotions are this many times rarer while no scheduled job is known
 SOONEST = 0.01  # bounds the rate of promotions if a due job is not promoted
 NEVER = float("inf")
@@ -37,7 +37,7 @@ class Maintenance:
     def __init__(self, settings: WorkerConfig) -> None:
         self._settings = settings
         self._backoff = Backoff()
-        self._half = settings.lease * RESCUE_AFTER
+        self._half = settings.lease / RESCUE_ACCESS_PARTS
         self._begun: float | None = None  # the access for which rescue was last planned
         self._when = {Chore.PROMOTE: -NEVER, Chore.RESCUE: -NEVER, Chore.CHECK_EMPTY: -NEVER, Chore.PRUNE: -NEVER}
         self.access = Access(gap=settings.lease * GAP_PER_LEASE)

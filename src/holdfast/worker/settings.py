@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.errors import ConfigError
+from holdfast.model.lease_rules import MAX_EXTEND_AT
 
-MAX_EXTEND_AT = 0.55
-"""Above it, a writer that blocks the store for a quarter of a lease can delay an extension until after a rescue."""
 FLUSH_AFTER = 0.005
 RESCUES_PER_LEASE = 5.0  # rescues keep access uninterrupted; a gap of a quarter lease would end it: see `reachability`
 

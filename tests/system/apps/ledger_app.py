@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
-from tests.system.apps.standing import is_first, stop, stop_inside
+from tests.system.apps.standing import is_first, stop_inside
 
 from holdfast import App, BatchContext, Call, Context
 
@@ -126,12 +126,12 @@ async def pay_and_stop(how: str, mark: str, ctx: Context) -> None:
 
 
 @app.task(retry=AGAIN)
-async def pay_in_own_transaction_and_stop(mark: str, ctx: Context) -> None:
+async def pay_in_own_transaction_and_stop(how: str, mark: str, ctx: Context) -> None:
     async with await psycopg.AsyncConnection.connect(os.environ["HOLDFAST_URL"].partition("?")[0]) as connection:
         await connection.execute(statement(), row(ctx))
         await ctx.complete(using=connection)
         if is_first(mark):
-            stop()
+            await stop_inside(connection, how)
 
 
 @app.task(retry=AGAIN)

@@ -161,13 +161,18 @@ class Driver:
             assert finishes
 
             def flush() -> Callable[[], None]:
-                verdicts = [store.finish(self.now, finish.lease, finish.outcome) for finish in finishes]
+                verdicts = [self._finish(finish) for finish in finishes]
                 return lambda: machine.flushed(self.now, finishes, verdicts)
 
             self._send("flush", flush, lambda: machine.flush_failed(self.now, finishes))
         for kind, leases in (("unstarted", decision.release_unstarted), ("started", decision.release_started)):
             if leases:
                 self._send_release(kind, leases)
+
+    def _finish(self, finish: Finish) -> Verdict:
+        if self.faults and self.random.random() < 0.1:
+            return Verdict.DELAYED
+        return self.store.finish(self.now, finish.lease, finish.outcome)
 
     def _send_release(self, kind: str, leases: list[Lease]) -> None:
         assert all(((lease.seq, lease.fence) in self.begun) == (kind == "started") for lease in leases)
@@ -326,7 +331,7 @@ class Driver:
         finishes, releases = jobs.finishes, jobs.releases
         places = [job.seq for job in jobs.prefetched]
         places += [seq for seq, job in jobs.running.items() if held.get(seq) is job]
-        places += [*finishes.buffer, *finishes.unknown, *finishes.flushing]
+        places += [*finishes.buffer, *finishes.unknown, *finishes.delayed, *finishes.flushing]
         places += [*releases._unstarted, *releases._started, *releases._flying]
         assert len(places) == len(set(places)), "a job is in two places"
         assert set(places) == set(held), "held is not the sum of its parts"

@@ -7,6 +7,7 @@ from tests.unit.worker.driver import leased
 from tests.unit.worker.machines import DONE, begin, machine, with_jobs
 
 from holdfast.model.outcome import Completed
+from holdfast.store.values import Verdict
 from holdfast.worker.decision import Exit, Why
 
 
@@ -88,3 +89,20 @@ def test_leases_that_cannot_be_given_back_are_at_last_left_to_expire():
             m.release_failed(now, decision.release_unstarted)
         now += decision.wait or 0.01
     assert (tries, decision.exit, m.status().totals.abandoned) == (5, Exit.RELEASED, 1)
+
+
+def test_a_worker_that_must_end_leaves_a_finish_that_is_delayed_again_and_again_to_the_end_of_its_lease():
+    m = with_jobs(1, drain_timeout=3.0)
+    m.ended(0.1, begin(m), Completed())
+    now, flush = 0.1, m.decide(0.1).flush or []
+    m.stop(0.1)
+    while (decision := m.decide(now)).exit is None:
+        assert now < 60.0
+        if flush := decision.flush or flush:
+            m.flushed(now, flush, [Verdict.DELAYED])
+            flush = []
+        else:
+            now += decision.wait or 0.0
+    assert 3.0 <= now < 10.0
+    assert decision.exit is Exit.RELEASED
+    assert m.status().totals.abandoned == 1

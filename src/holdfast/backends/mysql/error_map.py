@@ -16,6 +16,7 @@ from holdfast.errors import (
     StoreUnavailable,
     TransactionConflict,
 )
+from holdfast.store.steps import LockedTooLong
 
 DriverError: tuple[type[Exception], ...] = (pymysql.MySQLError, asyncmy.errors.MySQLError)
 DUPLICATE = 1062
@@ -94,7 +95,7 @@ def translate(error: BaseException, where: str, *, broken: bool, committing: boo
 
 def _kind(error: BaseException, code: int, *, broken: bool) -> tuple[type[HoldfastError], str]:
     if code in _CONFLICTS:
-        return (StoreUnavailable if code == LOCK_WAIT else TransactionConflict), f" {_CONFLICTS[code]}"
+        return (LockedTooLong if code == LOCK_WAIT else TransactionConflict), f" {_CONFLICTS[code]}"
     if code in _READ_ONLY:
         return StoreUnavailable, " is read-only (a replica?); reconnecting"
     if code == _TOO_LARGE:

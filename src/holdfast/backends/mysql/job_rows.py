@@ -22,7 +22,7 @@ from holdfast.backends.sql.order_keys import FirstBlocked, Settled, make_heads, 
 from holdfast.backends.sql.parents import PlacedJob
 from holdfast.backends.sql.steps import Ask, Numbers, Record, each, records, rows, run, together, value
 from holdfast.backends.sql.text import clean
-from holdfast.model.job import JobState
+from holdfast.model.job import JobState, Lease
 from holdfast.store.job_rows import ById, ByIds, Change, CompletedRows, JobRow, Locked, Selection, Waiting
 from holdfast.store.steps import Place, Steps, became_ready
 from holdfast.store.unique_keys import TakenKeys, UniqueClaim
@@ -82,6 +82,14 @@ class MysqlJobRows(SqlJobRows):
 
     def text(self, text: str) -> str:  # noqa: D102
         return clean(text)
+
+    def locked_leases(self, leases: Sequence[Lease]) -> Steps[set[int]]:  # noqa: D102
+        given = {
+            "seqs": Numbers(sorted({lease.seq for lease in leases})),
+            "fences": Numbers(lease.fence for lease in leases),
+        }
+        held, free = yield from together(Ask("held_seqs", given), Ask("free_seqs", given))
+        return {seq for (seq,) in held} - {seq for (seq,) in free}
 
     def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:
         """Leave out the changes of jobs in a key that another session has locked."""

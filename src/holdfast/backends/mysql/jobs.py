@@ -16,7 +16,7 @@ from holdfast.errors import PrivilegeMissing
 from holdfast.model.job import NewJob
 from holdfast.store.claim_floor import Place
 from holdfast.store.jobs_over_rows import InsightOverRows
-from holdfast.store.steps import Steps
+from holdfast.store.steps import LockedTooLong, Steps
 from holdfast.store.values import Claim, ClaimRequest, Finish, Verdict
 from holdfast.store.verbs.enqueue import Insert
 
@@ -68,7 +68,7 @@ class MysqlJobs(JobsWithFloors):
     def take_limited(self, request: ClaimRequest) -> Steps[Claim]:  # noqa: D102
         return claiming.claim_limited(request)
 
-    async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
+    async def finish(self, finishes: Sequence[Finish], *, briefly: bool = False) -> list[Verdict]:
         """Complete a batch without followed jobs and results in one trip; other batches use the shared code."""
         if finishes and is_plain(finishes) and runs_alone(self._runner):
             try:
@@ -76,10 +76,14 @@ class MysqlJobs(JobsWithFloors):
             except DriverError as error:
                 if not is_refused(error):
                     raise
+            except LockedTooLong:
+                if not briefly:
+                    raise
+                return await self._finish_reachable(finishes)
             else:
                 self._ended()
                 return [Verdict.DONE] * len(finishes)
-        return await super().finish(finishes)
+        return await super().finish(finishes, briefly=briefly)
 
 
 class MysqlInsight(InsightOverRows):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable
 from typing import NamedTuple, TypeVar
 
 from holdfast.backends.mysql.connecting import LOCK_WAIT
@@ -48,19 +47,15 @@ class _VerbWay(NamedTuple):
 _ONCE = _VerbWay()
 _LOOK = _VerbWay(writes=False)
 _WRITE = _VerbWay(("start transaction",))
-_BRIEFLY = _VerbWay(("start transaction",), lock_wait=1)
+_BRIEFLY = _VerbWay(("start transaction",), lock_wait=1)  # not repeated after such a wait
 _READ = _VerbWay(("set transaction isolation level repeatable read", "start transaction read only"), writes=False)
 
 
 class MysqlPoolRunner(SqlPoolRunner[_VerbWay, MysqlTransaction]):
     """The runner over connections of this store's drivers."""
 
-    ways = Ways(once=_ONCE, look=_LOOK, write=_WRITE, read=_READ, apart=_WRITE)
+    ways = Ways(once=_ONCE, look=_LOOK, write=_WRITE, write_briefly=_BRIEFLY, read=_READ, apart=_WRITE)
     transaction = MysqlTransaction
-
-    def write_briefly(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run one transaction that waits a second at most for a lock, and is not repeated when it has."""
-        return self._run(verb, _BRIEFLY)
 
     async def _joined(self, transaction: MysqlTransaction, verb: Verb[T]) -> T:
         """Run a verb in a handler's transaction, if that is open and has not failed; never outside of it.

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from holdfast.backends.mysql.error_map import LOCK_WAIT, code_of
 from holdfast.backends.mysql.runners import MysqlPoolRunner
 from holdfast.backends.mysql.verbs import append as appending
 from holdfast.backends.mysql.verbs.fetch import fetch
@@ -16,11 +15,10 @@ from holdfast.backends.sql.streams.allocation_store import SqlAllocations
 from holdfast.backends.sql.streams.consumer_store import SqlConsumers
 from holdfast.backends.sql.streams.consumers import grant_names
 from holdfast.backends.sql.streams.event_store import ServerEvents
-from holdfast.errors import StoreUnavailable
 from holdfast.model.allocation import Grant, Leadership, Move, Seize, Share
 from holdfast.model.event import Appended, NewEvent
 from holdfast.store.fences import HandlersTransactions
-from holdfast.store.steps import Runner, Steps
+from holdfast.store.steps import LockedTooLong, Runner, Steps
 from holdfast.store.stream_values import Fetched, NewNode
 
 
@@ -83,9 +81,8 @@ class MysqlAllocations(SqlAllocations):
     ) -> list[bool] | None:
         try:
             return await self._pool.write_briefly(lambda: shares.move_shares(leadership, moves, grace))
-        except StoreUnavailable as error:
-            if code_of(error.__cause__) != LOCK_WAIT:
-                raise
+        except LockedTooLong:
+            pass
         return await self._pool.write_briefly(
             lambda: shares.move_shares(leadership, moves, grace, lockable=_without_waiting)
         )

@@ -22,19 +22,17 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple
-
-import psycopg
 
 from holdfast.backends.postgres.runners import PoolRunner
 from holdfast.backends.sql.steps import rows, value
 from holdfast.backends.sql.streams.shares import share_lists
-from holdfast.errors import StoreError, StoreUnavailable
 from holdfast.model.allocation import Share
 from holdfast.model.instants import span_micros
-from holdfast.model.lease_rules import longest_covered
-from holdfast.store.steps import Steps
+from holdfast.model.lease_rules import LOCKED_PARTS, longest_covered
+from holdfast.store.steps import LockedTooLong, Steps
 
 _logger = logging.getLogger("holdfast.postgres")
 _PAUSE = timedelta(seconds=5)
@@ -50,11 +48,6 @@ _REFUSED = (
     "their frozen client until it resumes. Connect as the same role, or grant the role of the workers %s or "
     "pg_signal_backend. This is logged once for each role"
 )
-
-
-def lock_refused(error: StoreError) -> bool:
-    """Return whether a verb gave up because another session holds a lock."""
-    return isinstance(error.__cause__, psycopg.errors.LockNotAvailable)
 
 
 class _Held(NamedTuple):
@@ -82,7 +75,7 @@ class Blockers:
 
     async def end_for_leases(self, unbroken: timedelta | None) -> None:
         """End the sessions that lock expired leases: rows of running jobs, or the order keys that their ends lock."""
-        held = await self._end("holders_of_leases", longest=longest_covered(unbroken))
+        held = await self._end("holders_of_leases", longest=longest_covered(unbroken), parts=LOCKED_PARTS)
         late = [each for each in held if each.overdue > each.allowed]
         if late and not self._runner.joins:  # the other sessions have ended, or are within their limit
             await self._end_while_waiting(max(late, key=lambda each: each.overdue))
@@ -96,7 +89,7 @@ class Blockers:
         now = time.monotonic()
         if now - self._looked >= self._pause.total_seconds():
             self._looked = now
-            spans = {"pause": span_micros(self._pause), "least": span_micros(self._least)}
+            spans = {"pause": span_micros(self._pause), "least": span_micros(self._least), "parts": LOCKED_PARTS}
             self._note(await self._runner.apart(lambda: rows("end_stuck_sessions", **spans)))
 
     async def _end(self, look: str, **parameters: object) -> list[_Held]:
@@ -120,10 +113,8 @@ class Blockers:
             while not waiter.done():
                 await self._end_holders([held], waiting=number.result())
                 await asyncio.wait({waiter}, timeout=_LOOK_AGAIN)
-            await waiter
-        except StoreUnavailable as error:
-            if not lock_refused(error):
-                raise
+            with suppress(LockedTooLong):
+                await waiter
         finally:
             waiter.cancel()
 

@@ -17,6 +17,7 @@ from holdfast.errors import (
     StoreUnavailable,
     TransactionConflict,
 )
+from holdfast.store.steps import LockedTooLong
 
 _AGAIN = (errors.DeadlockDetected, errors.SerializationFailure)
 _REASONS = (
@@ -65,6 +66,8 @@ def translate(error: psycopg.Error, where: str, *, broken: bool, committing: boo
     for kinds, reason in _REASONS:
         if isinstance(error, kinds):
             kind = TransactionConflict if is_conflict(error) else StoreUnavailable
+            if isinstance(error, errors.LockNotAvailable):
+                kind = LockedTooLong
             return kind(f"{where} {reason} ({text})")
     is_about_the_link = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
     if broken or is_about_the_link or (error.sqlstate or "")[:2] in _CLASSES_OF_OUTAGE:

@@ -9,7 +9,7 @@ from holdfast.backends.postgres.verbs.finish import complete_all
 from holdfast.backends.sql.job_rows import DUE, SqlJobRows
 from holdfast.backends.sql.steps import Numbers, rows, run
 from holdfast.backends.sql.text import clean
-from holdfast.model.job import JobState
+from holdfast.model.job import JobState, Lease
 from holdfast.store.job_rows import Change, CompletedRows
 from holdfast.store.steps import Place, Steps, became_ready
 from holdfast.store.unique_keys import UniqueClaim
@@ -51,6 +51,10 @@ class PostgresJobRows(SqlJobRows):
 
     def text(self, text: str) -> str:  # noqa: D102
         return clean(text)
+
+    def locked_leases(self, leases: Sequence[Lease]) -> Steps[set[int]]:  # noqa: D102
+        seqs, fences = Numbers(lease.seq for lease in leases), Numbers(lease.fence for lease in leases)
+        return {seq for (seq,) in (yield from rows("locked_leases", seqs=seqs, fences=fences))}
 
     def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:
         """Leave out the changes of jobs in a key that another session has locked."""

@@ -10,6 +10,7 @@ from functools import partial
 import psycopg
 
 from holdfast.backends.postgres.blockers import Blockers
+from holdfast.backends.postgres.runners import BRIEFLY
 from holdfast.backends.postgres.verbs import claim as claiming
 from holdfast.backends.postgres.verbs import enqueue as enqueuing
 from holdfast.backends.postgres.verbs.finish import complete_all
@@ -20,7 +21,7 @@ from holdfast.backends.sql.steps import rows
 from holdfast.model.job import NewJob
 from holdfast.store.claim_floor import Floors, Place
 from holdfast.store.job_rows import JobRows
-from holdfast.store.steps import Runner, Steps
+from holdfast.store.steps import LockedTooLong, Runner, Steps
 from holdfast.store.values import Claim, ClaimRequest, Enqueued, Finish, Verdict
 from holdfast.store.verbs.enqueue import Insert, enqueue
 from holdfast.store.verbs.finish import only_completes
@@ -91,17 +92,26 @@ class PostgresJobs(JobsWithFloors):
     def take_limited(self, request: ClaimRequest) -> Steps[Claim]:  # noqa: D102
         return claiming.claim_limited(request)
 
-    async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
-        """Complete a batch without followed jobs in one statement; other batches use the shared code.
+    async def finish(self, finishes: Sequence[Finish], *, briefly: bool = False) -> list[Verdict]:
+        """Complete the jobs that no job follows in one statement; the others are left to the shared code.
 
-        So do batches with a refused lease: its job may be followed only since the statement began.
+        So are refused leases: a job may be followed only since the statement began.
         """
-        if finishes and only_completes(finishes):
-            refused, heads = await self._runner.once(lambda: complete_all(finishes, followed=False))
-            self._ended()
-            if not heads and not refused:
-                return [Verdict.DONE] * len(finishes)
-        return await super().finish(finishes)
+        if not finishes or not only_completes(finishes):
+            return await super().finish(finishes, briefly=briefly)
+        patience = BRIEFLY if briefly and runs_alone(self._runner) else None
+        try:
+            refused, _ = await self._runner.once(lambda: complete_all(finishes, followed=False, patience=patience))
+        except LockedTooLong:
+            if patience is None:
+                raise
+            return await self._finish_reachable(finishes)
+        self._ended()
+        if not refused:
+            return [Verdict.DONE] * len(finishes)
+        left = [item for item in finishes if (item.lease.seq, item.lease.fence) in refused]
+        verdicts = iter(await super().finish(left, briefly=briefly))
+        return [next(verdicts) if (item.lease.seq, item.lease.fence) in refused else Verdict.DONE for item in finishes]
 
     async def prepare_rescue(self, unbroken: timedelta | None) -> ExpiredLook:
         """End the sessions of frozen clients that lock rows which a rescue needs."""

@@ -24,6 +24,7 @@ from holdfast.store.steps import Ready, Runner, Verb
 
 T = TypeVar("T")
 
+BRIEFLY = 500  # milliseconds to wait for a lock: verbs hold theirs for less
 _ATTEMPTS = 6
 _PAUSE = 0.02
 # A process that is stopped between two statements would keep its locks: a partition's head, the leadership. The server
@@ -46,6 +47,7 @@ class _Way(NamedTuple):
 _ONCE = _Way()
 _LOOK = _Way(writes=False)
 _WRITE = _Way(_BEGIN_STEPS)
+_BRIEFLY = _Way(_BEGIN_STEPS + b"; set local lock_timeout = '%dms'" % BRIEFLY)
 _READ = _Way(_SNAPSHOT, writes=False)
 _AT_ONCE = _Way(frame=READ_COMMITTED_FRAME)
 
@@ -61,7 +63,7 @@ class SwiftRunner(Runner, Protocol):
 class PoolRunner(SqlPoolRunner[_Way, PostgresTransaction]):
     """The runner over connections of psycopg."""
 
-    ways = Ways(once=_ONCE, look=_LOOK, write=_WRITE, read=_READ, apart=_ONCE)
+    ways = Ways(once=_ONCE, look=_LOOK, write=_WRITE, write_briefly=_BRIEFLY, read=_READ, apart=_ONCE)
     transaction = PostgresTransaction
 
     def at_once(self, verb: Verb[T]) -> Awaitable[T]:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import psycopg
 
-from holdfast.backends.postgres.blockers import Blockers, lock_refused
+from holdfast.backends.postgres.blockers import Blockers
 from holdfast.backends.postgres.runners import SwiftRunner
 from holdfast.backends.postgres.verbs import append as appending
 from holdfast.backends.postgres.verbs.share_locks import wait_for_former_owner, waiting_briefly, without_waiting
@@ -20,6 +20,7 @@ from holdfast.backends.sql.streams.event_store import ServerEvents, no_notificat
 from holdfast.errors import StoreUnavailable
 from holdfast.model.allocation import Leadership, Move, NodeKey, Seize
 from holdfast.model.event import Appended, NewEvent
+from holdfast.store.steps import LockedTooLong
 from holdfast.store.stream_values import NewNode
 
 COPY_FROM = 150  # events: from this number on, COPY is worth its additional round trips
@@ -71,12 +72,11 @@ class PostgresAllocations(SqlAllocations):
     async def join(self, node: NewNode) -> None:  # noqa: D102
         try:
             await self._runner.write(lambda: nodes.join(node, before_shares=wait_for_former_owner))
-        except StoreUnavailable as error:
-            if lock_refused(error):  # for the previous process of this node id: the next call succeeds
-                survey = await self.survey()
-                owners = {each.share: each.owner for each in survey.shares if each.owner is not None}
-                mine = [share for share, owner in owners.items() if owner.node_id == node.node.node_id]
-                await self._blockers.end_for_shares(mine)
+        except LockedTooLong:  # by the previous process of this node id: the next call succeeds
+            survey = await self.survey()
+            owners = {each.share: each.owner for each in survey.shares if each.owner is not None}
+            mine = [share for share, owner in owners.items() if owner.node_id == node.node.node_id]
+            await self._blockers.end_for_shares(mine)
             raise
 
     async def lead(self, node: NodeKey, lease: timedelta) -> Leadership | None:  # noqa: D102
@@ -90,8 +90,7 @@ class PostgresAllocations(SqlAllocations):
             return await self._runner.write(
                 lambda: shares.move_shares(leadership, moves, grace, lockable=waiting_briefly)
             )
-        except StoreUnavailable as error:
-            if not lock_refused(error):
-                raise
+        except LockedTooLong:
+            pass
         await self._blockers.end_for_shares({move.share for move in moves if isinstance(move, Seize)})
         return await self._runner.write(lambda: shares.move_shares(leadership, moves, grace, lockable=without_waiting))

@@ -197,6 +197,10 @@ class RedisJobRows(JobReads):
     def fill_keys(self, limit: int) -> Steps[int]:  # noqa: D102
         return (yield from limit_keys.fill_due(self, limit))
 
+    def locked_leases(self, leases: Sequence[Lease]) -> Steps[set[int]]:  # noqa: ARG002, D102
+        yield from ()
+        return set()
+
     def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:  # noqa: D102
         yield from ()
         return changes

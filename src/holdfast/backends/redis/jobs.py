@@ -75,10 +75,10 @@ class RedisJobs(JobsOverRows):
                 raise OutcomeUnknown(str(error)) from error
         return answers
 
-    async def _change(self, verb: Verb[T]) -> T:
+    async def _change(self, verb: Verb[T], *, briefly: bool = False) -> T:
         if is_inside(self._directory.owner):
             raise Unsupported(f"redis cannot {CHANGES_INSIDE}: {NO_CHANGES_INSIDE}")
-        return await super()._change(verb)
+        return await super()._change(verb, briefly=briefly)
 
     async def enqueue_plain(self, jobs: Sequence[NewJob]) -> list[bool]:  # noqa: D102 - the port states the contracts
         return await self._runner.write(lambda: self._enqueue(jobs)) if jobs else []

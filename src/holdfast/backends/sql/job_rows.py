@@ -207,6 +207,10 @@ class SqlJobRows(ABC):
         found = yield from records(EndedLease, "ended", seqs=seqs, fences=fences)
         return {(row.seq, row.fence): row.outcome for row in found}
 
+    def locked_leases(self, leases: Sequence[Lease]) -> Steps[set[int]]:  # noqa: ARG002, D102
+        yield from ()
+        return set()
+
     def reachable(self, changes: Sequence[Change]) -> Steps[Sequence[Change]]:  # noqa: D102
         yield from ()
         return changes

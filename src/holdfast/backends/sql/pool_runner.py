@@ -31,6 +31,7 @@ class Ways(NamedTuple, Generic[W]):
     once: W
     look: W
     write: W
+    write_briefly: W
     read: W
     apart: W
 
@@ -67,6 +68,10 @@ class SqlPoolRunner(ABC, Generic[W, X]):
     def write(self, verb: Verb[T]) -> Awaitable[T]:
         """Run one transaction."""
         return self._run(verb, self.ways.write)
+
+    def write_briefly(self, verb: Verb[T]) -> Awaitable[T]:
+        """Run one transaction that waits for a lock no longer than a second or so; then raise `LockedTooLong`."""
+        return self._run(verb, self.ways.write_briefly)
 
     def read(self, verb: Verb[T]) -> Awaitable[T]:
         """Run one read-only transaction with one snapshot."""

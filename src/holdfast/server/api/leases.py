@@ -203,7 +203,10 @@ async def _details(call: ApiCall[Any, Any], ref: LeaseRef) -> JobDetails | None:
 
 
 def _verdicts(refs: Sequence[LeaseRef], verdicts: Sequence[Verdict]) -> Answer:
-    found = [LeaseVerdict(ref.job_id, verdict.value) for ref, verdict in zip(refs, verdicts, strict=True)]
+    found = [
+        LeaseVerdict(ref.job_id, "lost" if verdict is Verdict.LOST else "done")  # no finish of these is brief
+        for ref, verdict in zip(refs, verdicts, strict=True)
+    ]
     return Answer(LeaseVerdicts(found))
 
 

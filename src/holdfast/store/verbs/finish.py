@@ -11,7 +11,7 @@ from typing import assert_never
 
 from holdfast.model.budget import after_return
 from holdfast.model.instants import span_micros
-from holdfast.model.job import Lease
+from holdfast.model.job import JobState, Lease
 from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Lost, Outcome, Retried, Snoozed
 from holdfast.store.job_rows import ByLeases, Change, JobRow, JobRows, Key
 from holdfast.store.steps import Steps
@@ -56,6 +56,18 @@ def finish(rows: JobRows, finishes: Sequence[Finish]) -> Steps[list[Verdict]]:
     done = yield from under_leases(rows, [item.lease for item in others.values()], decide, heads)
     refused |= {(item.lease.seq, item.lease.fence) for item in finishes if _is_open(item, others, done)}
     return (yield from verdicts(rows, finishes, refused)) if refused else [Verdict.DONE] * len(finishes)
+
+
+def finish_reachable(rows: JobRows, finishes: Sequence[Finish]) -> Steps[list[Verdict]]:
+    """Write the outcomes that need no lock which another client holds; return DELAYED for the others."""
+    locked = yield from rows.locked_leases([item.lease for item in finishes])
+    found = yield from rows.lock(ByLeases([item.lease for item in finishes if item.lease.seq not in locked]))
+    ends = [Change(row, row._replace(state=JobState.COMPLETED)) for row in found.rows]
+    reachable = {change.old.seq for change in (yield from rows.reachable(ends))}
+    locked |= {row.seq for row in found.rows} - reachable
+    near = [item for item in finishes if item.lease.seq not in locked]
+    written = iter((yield from finish(rows, near)) if near else [])
+    return [Verdict.DELAYED if item.lease.seq in locked else next(written) for item in finishes]
 
 
 def _is_open(item: Finish, others: dict[Key, Finish], done: set[Key]) -> bool:

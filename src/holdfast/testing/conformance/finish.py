@@ -85,14 +85,15 @@ class TestTransitions(Conformance):
             assert await snapshot(backend, job.id) == before
             await claim_one(backend)
 
+    @pytest.mark.parametrize("briefly", [False, True])
     async def test_the_other_finishes_are_written_with_one_verdict_each_in_order(
-        self, backend: Backend, clock: ManualClock
+        self, backend: Backend, clock: ManualClock, briefly: bool
     ) -> None:
         stale = await make_stale(backend, clock)
         live = [await hold_one(backend) for _ in OUTCOMES]
         finishes = [Finish(job.lease, outcome) for job, outcome in zip(live, OUTCOMES.values(), strict=True)]
         finishes.insert(3, Finish(stale.lease, Completed()))
-        verdicts = await backend.jobs.finish(finishes)
+        verdicts = await backend.jobs.finish(finishes, briefly=briefly)
         assert verdicts == [Verdict.DONE] * 3 + [Verdict.LOST] + [Verdict.DONE] * 3
         assert [await state_of(backend, job.id) for job in live] == list(GOES_TO.values())
 

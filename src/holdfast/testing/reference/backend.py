@@ -108,7 +108,7 @@ class ReferenceJobs:
     async def claim(self, request: ClaimRequest) -> Claim:
         return self._model.claim_within_limits(request)
 
-    async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
+    async def finish(self, finishes: Sequence[Finish], *, briefly: bool = False) -> list[Verdict]:  # noqa: ARG002
         return self._model.finish(finishes)
 
     async def release(self, leases: Sequence[Lease], *, started: bool) -> list[Verdict]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from holdfast.model.attempt_records import KEEP_FIRST, KEEP_LAST
 from holdfast.model.budget import Counters
 from holdfast.model.conditions import Unique
 from holdfast.model.instants import span_micros, to_micros
@@ -18,9 +19,6 @@ from holdfast.store.values import AttemptView, WorkerHeartbeat
 
 if TYPE_CHECKING:
     from holdfast.testing.reference.unique import ReferenceKey
-
-KEPT_FIRST = 5
-KEPT_LAST = 20
 
 
 @dataclass(slots=True)
@@ -108,8 +106,8 @@ class ReferenceJob:
     def keep_attempt(self, view: AttemptView) -> None:
         """Keep the record of an attempt that did not complete: the first few and the last few are kept."""
         self.attempts.append(view)
-        if len(self.attempts) > KEPT_FIRST + KEPT_LAST:
-            del self.attempts[KEPT_FIRST]
+        if len(self.attempts) > KEEP_FIRST + KEEP_LAST:
+            del self.attempts[KEEP_FIRST]
 
     def leased(self, fence: int) -> LeasedJob:
         """Return the job as a claim returns it."""

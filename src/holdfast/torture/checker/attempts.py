@@ -24,7 +24,10 @@ from holdfast.torture.events import (
 
 KEPT_FIRST: Final = 5
 KEPT_LAST: Final = 20
-"""If a job has very many attempts without completion, a store keeps the first and the last few rows."""
+"""If a job has very many attempts without completion, a store keeps the first and the last few rows.
+
+The checker has these numbers for itself: if it used those of the store, it would not notice when they change.
+"""
 
 _EXCUSED = frozenset({"snoozed", "released"})
 _BROKEN_OFF = "Interrupted"  # the error class of a release after the handler had started

@@ -35,6 +35,7 @@ from holdfast.torture.work.app import target
 _BATCH: Final = 50
 _AGAIN: Final = 0.05  # seconds
 _SLOWLY: Final = 0.3
+_MOMENT: Final = 0.003
 
 
 class Stumbled(Exception):  # noqa: N818 - reads as what happened
@@ -95,15 +96,25 @@ async def single(event: Event, ctx: EventContext) -> None:
         return
     async with ctx.transaction() as connection, connection.pipeline():
         await connection.execute(_insert(1), _values([event], ctx))
-        await asyncio.sleep(0)  # the pipeline is open while others have their turn
+        await asyncio.sleep(_MOMENT)  # the work
 
 
 @app.consumer(BATCH, category=MAIN, batch=_BATCH, retry=_AGAIN)
 async def batch(events: list[Event], ctx: EventContext) -> None:
-    """Write effects batch by batch."""
+    """Write effects batch by batch, by COPY if supported."""
     for event in events:
         await _pass_through(event, ctx)
-    await _take_effect(events, ctx)
+    if not target().has_pipelines:
+        await _take_effect(events, ctx)
+        return
+    async with (
+        ctx.transaction() as connection,
+        connection.cursor() as cursor,
+        cursor.copy(target().statements["copy_stream_effect"]) as copy,
+    ):
+        for event in events:
+            await copy.write_row(_values([event], ctx))
+        await asyncio.sleep(_MOMENT)  # the work
 
 
 @app.consumer(LOG, log=True, batch=2 * _BATCH, retry=_AGAIN)

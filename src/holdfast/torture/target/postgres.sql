@@ -3,6 +3,12 @@
 -- name: copy_effect
 copy {at}torture_effect (job_id, attempt, fence, worker_id) from stdin;
 
+-- name: copy_stream_effect
+copy {at}torture_stream_effect (consumer, category, partition_id, position_id, event_id, generation, node_id) from stdin;
+
+-- name: send_much
+select length($1::text);
+
 -- name: create_schema
 create schema "{schema}";
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from typing import Final
+
 from holdfast.errors import OutcomeUnknown
 from holdfast.jobs.context import Context
 from holdfast.torture.events import EffectBegan, EffectCommitted, EffectRolledBack, EffectUnknown, Takes
@@ -12,6 +15,8 @@ from holdfast.torture.work.app import AGAIN, app
 from holdfast.torture.work.attempt import attempt, insert_into, row
 from holdfast.torture.work.base import JOINS_TRANSACTIONS, Work, calls_of
 from holdfast.torture.work.connecting import connected
+
+_MOMENT: Final = 0.02  # seconds
 
 
 @app.task(queue=QUEUE, retry=AGAIN)
@@ -28,6 +33,7 @@ def _complete(ctx: Context) -> None:
         with connected() as connection:
             connection.execute(insert_into("effect"), row(ctx.job))
             ctx.sync.complete(using=connection.raw)
+            time.sleep(_MOMENT)  # a process that is stopped here keeps the lease locked
             connection.commit()
     except OutcomeUnknown as error:
         recorder.write(EffectUnknown(at_us=now_us(), job=job, fence=fence, error=type(error).__name__))

@@ -1,7 +1,7 @@
 """Effects in the store, committed together with the completion: in the loop, in threads, in processes, in steps.
 
-On PostgreSQL also in a pipeline and in a COPY. A process that is stopped there leaves a session that is not idle in its
-transaction, so that no timeout of the server ends it.
+On PostgreSQL also in a pipeline, in a COPY and in a statement of which a part is sent. A process that is stopped there
+leaves a session that is not idle in its transaction, so that no timeout of the server ends it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from holdfast.torture.work.attempt import (
 from holdfast.torture.work.base import COMMITS_EFFECTS, Work, calls_of
 
 _MOMENT: Final = 0.02  # seconds
+_MUCH: Final = b"x" * 3_000_000  # more than the buffers on the way take at once
 
 
 @app.task(queue=QUEUE, retry=AGAIN)
@@ -86,6 +87,24 @@ async def transfer_by_copy(ctx: Context) -> None:
             await asyncio.sleep(_MOMENT)  # the work
 
 
+@app.task(queue=QUEUE, retry=AGAIN)
+async def transfer_half_sent(ctx: Context) -> None:
+    """Write the effect, and pause while a statement is partly sent."""
+    with attempt(ctx):
+        if not (writes_effects() and target().has_pipelines):
+            await take_effect(ctx)
+            return
+        from psycopg import generators
+
+        async with ctx.transaction() as connection:
+            await connection.execute(insert_into("effect"), row(ctx.job))
+            session = connection.pgconn
+            session.send_query_params(target().statements["send_much"].encode(), [_MUCH])
+            session.flush()
+            await asyncio.sleep(_MOMENT)  # the work
+            await connection.wait(generators.execute(session))
+
+
 WORKS = (
     Work(name="transfer", weight=12, takes=Takes.TRANSACTION, draw=calls_of(transfer)),
     Work(name="transfer_in_thread", weight=5, takes=Takes.TRANSACTION, draw=calls_of(transfer_in_thread)),
@@ -99,4 +118,5 @@ WORKS = (
     ),
     Work(name="transfer_in_pipeline", weight=2, takes=Takes.TRANSACTION, draw=calls_of(transfer_in_pipeline)),
     Work(name="transfer_by_copy", weight=1, takes=Takes.TRANSACTION, draw=calls_of(transfer_by_copy)),
+    Work(name="transfer_half_sent", weight=0.3, takes=Takes.TRANSACTION, draw=calls_of(transfer_half_sent)),
 )

@@ -223,6 +223,20 @@ from {given_seqs}
 straight_join holdfast_running as running force index (primary) on running.seq = given.seq
 where running.fence in (:fences) for update;
 
+-- name: held_seqs
+-- The caller compares the pairs.
+select running.seq
+from {given_seqs}
+straight_join holdfast_running as running force index (primary) on running.seq = given.seq
+where running.fence in (:fences);
+
+-- name: free_seqs
+-- The same, without rows that other sessions have locked; the others are locked here.
+select running.seq
+from {given_seqs}
+straight_join holdfast_running as running force index (primary) on running.seq = given.seq
+where running.fence in (:fences) for update skip locked;
+
 -- name: put_completed
 insert into holdfast_completed (seq, fence, worker_id, attempt, started_at, finished_at, result)
 values (:seq, :fence, :worker_id, :attempt, :started_at, {now}, :result);

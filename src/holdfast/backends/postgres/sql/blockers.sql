@@ -9,7 +9,7 @@
 -- For expired leases: the transaction that holds the row, or the row of the order or limit key that the end of the job
 -- must lock; for how long it may; and how long ago the lease expired. A handler's transaction may last a third of the lease.
 with expired as materialized (
-    select running.seq, running.xmax::text as holder, running.followed, running.lease_span / 2 as allowed,
+    select running.seq, running.xmax::text as holder, running.followed, running.lease_span / %(parts)s::bigint as allowed,
            instant.now - running.lease_until as overdue
     from {schema}.running as running cross join (select {now} as now) as instant
     where lease_until <= instant.now and (%(longest)s::bigint is null or lease_span <= %(longest)s::bigint)
@@ -131,7 +131,7 @@ lock as materialized (
 ),
 longest as materialized (
     select greatest(
-        %(least)s::bigint, (select max(lease_span) / 2 from {schema}.running), (select max(ttl) from {schema}.node)
+        %(least)s::bigint, (select max(lease_span) / %(parts)s::bigint from {schema}.running), (select max(ttl) from {schema}.node)
     ) * interval '1 microsecond' as span
     where exists (select 1 from stuck)
 ),

@@ -334,21 +334,22 @@ order by gone.turn, gone.seq;
 -- name: complete
 -- The fence of a running row never changes, so the delete finds exactly the rows that `held` matched in the snapshot,
 -- if they still exist. Followed jobs, heads of order keys and parents, are completed only with the parameter `followed`,
--- in a transaction that settles what follows; without it, a batch with such a job is left unchanged, and these jobs are
--- returned. One that is followed only since the snapshot stays as it is: the delete waits for the transaction that marks
--- it and reads the mark. One row of `completed` gets the whole batch: see `old_completed`.
+-- in a transaction that settles what follows; without it they are left as they are. So is one that is followed only
+-- since the snapshot: the delete waits for the transaction that marks it and reads the mark. `patience` is for how long
+-- it waits, in milliseconds; set here, it takes no statement more. One row of `completed` gets the whole batch: see
+-- `old_completed`.
 with held as materialized (
     select running.seq, running.followed, given.fence, given.result
     from unnest(%(seqs)s::bigint[], %(fences)s::bigint[], %(results)s::text[]) as given (seq, fence, result)
     cross join lateral (
         select seq, followed from {schema}.running where seq = given.seq and fence = given.fence limit 1
     ) as running
+    where %(patience)s::text is null or (select set_config('lock_timeout', %(patience)s::text, true)) is not null
 ),
 gone as (
     delete from {schema}.running
-    where seq = any(array(
-        select seq from held where %(followed)s::boolean or not exists (select 1 from held where followed)
-    )) and (%(followed)s::boolean or not followed)
+    where seq = any(array(select seq from held where %(followed)s::boolean or not followed))
+      and (%(followed)s::boolean or not followed)
     returning seq, lane_id, fence, worker_id, attempt, started_at, followed
 ),
 instant as materialized (select {now} as now),
@@ -367,7 +368,7 @@ counted as (
 select (select count(*) from gone),
        case when (select count(*) from gone) < %(number)s::bigint then array(select seq from gone) end,
        case when (select count(*) from gone) < %(number)s::bigint then array(select fence from gone) end,
-       array(select seq from gone where followed union all select seq from held where followed and not %(followed)s::boolean);
+       array(select seq from gone where followed);
 
 -- name: complete_or_fail
 -- The end of a handler's transaction, sent together with its COMMIT: if the lease is not held or another job follows this

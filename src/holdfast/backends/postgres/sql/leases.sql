@@ -24,6 +24,20 @@ from given cross join lateral (
     select cancel_asked from {schema}.running where seq = given.seq and fence = given.fence limit 1
 ) as running;
 
+-- name: locked_leases
+-- Lock these leases, except those that other sessions have locked; return the jobs of those.
+with held as materialized (
+    select given.seq
+    from unnest(%(seqs)s::bigint[], %(fences)s::bigint[]) as given (seq, fence)
+    cross join lateral (
+        select 1 from {schema}.running where seq = given.seq and fence = given.fence limit 1
+    ) as running
+),
+free as materialized (
+    select seq from {schema}.running where seq = any(array(select seq from held)) for update skip locked
+)
+select seq from held where seq not in (select seq from free);
+
 -- name: lock_batch
 -- As `lock_lease`, for a transaction over many jobs. The caller sorts the leases, so that two such calls cannot deadlock.
 -- One row for all of them: whether another job follows one of them, and if not all are held, the places of those that

@@ -11,8 +11,11 @@ from holdfast.store.steps import Steps
 from holdfast.store.values import Finish
 
 
-def complete_all(finishes: Sequence[Finish], *, followed: bool) -> Steps[CompletedRows]:
-    """Complete the jobs whose leases are held; without `followed`, none if one of them is the head of an order key."""
+def complete_all(finishes: Sequence[Finish], *, followed: bool, patience: int | None = None) -> Steps[CompletedRows]:
+    """Complete the jobs whose leases are held; without `followed`, those that are followed are refused.
+
+    `patience`: the milliseconds to wait for a lock of another client; None leaves the timeout of the session.
+    """
     wanted = {(finish.lease.seq, finish.lease.fence): finish.outcome for finish in reversed(finishes)}
     ordered = sorted(wanted)
     results = [outcome.result if isinstance(outcome := wanted[key], Completed) else None for key in ordered]
@@ -23,6 +26,7 @@ def complete_all(finishes: Sequence[Finish], *, followed: bool) -> Steps[Complet
         results=results if any(results) else None,
         number=len(ordered),
         followed=followed,
+        patience=patience,
     )
     refused: set[tuple[int, int]] = set() if count == len(ordered) else wanted.keys() - zip(seqs, fences, strict=True)
     return CompletedRows(refused, heads)
