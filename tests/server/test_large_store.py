@@ -48,7 +48,8 @@ def asked(store: str, statements: Any, monkeypatch: pytest.MonkeyPatch) -> Calla
     monkeypatch.setattr(WaitingClaims, "_keep_up", lambda *_: None)  # they ask by themselves, at any time
     monkeypatch.setattr(Operating, "begin", lambda _: None)
     monkeypatch.setattr(operations, "LOOKED_AT", operations.COUNTED)  # what a preview reads must fit into `FEW`
-    monkeypatch.setattr(store_figures, "KEPT_FOR", 0.0)  # otherwise a figure is now read, now remembered
+    reader = store_figures.FigureReader.__init__
+    monkeypatch.setattr(reader, "__kwdefaults__", {"kept_for": 0.0})  # otherwise a figure is now read, now remembered
     if store.startswith("sqlite"):
         return cast("Callable[[], list[Any]]", statements)
     exchanges: list[None] = []
