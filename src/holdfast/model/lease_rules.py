@@ -43,7 +43,7 @@ TRANSACTION_PARTS: Final = 3
 """A handler's transaction may last `lease / TRANSACTION_PARTS`."""
 
 LOCKED_PARTS: Final = 2
-"""Whoever has locked an expired lease for longer than `lease / LOCKED_PARTS` is not a handler within its limit."""
+"""A lock on an expired lease that is older than `lease / LOCKED_PARTS` is not held by a handler within its limit."""
 
 HEARTBEAT_PARTS: Final = 2
 HEARTBEAT_AT_MOST: Final = timedelta(seconds=10)

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.backends.redis import limit_keys
 from holdfast.backends.redis.job_reads import JobReads
-from holdfast.backends.redis.lane_directory import FREE, Lane, Snapshot
+from holdfast.backends.redis.lane_directory import FREE, Lane, LanesSeen
 from holdfast.backends.redis.queue_lists import counted, limit_uses, rate_field
 from holdfast.backends.redis.record import HEAD, KEYED, LEASE, LONG, bucket, seq_of, text_of, unpack, unpack_body
 from holdfast.backends.redis.scripts import CLAIM, FRONT
@@ -38,7 +38,7 @@ class _Wanted(NamedTuple):
     meanwhile.
     """
 
-    seen: Snapshot
+    seen: LanesSeen
     free: list[int]
     limited: list[int]
 
@@ -93,7 +93,7 @@ def _within_limits(rows: JobReads, request: ClaimRequest, wanted: _Wanted, look:
     return None
 
 
-def _wanted(seen: Snapshot, request: ClaimRequest) -> _Wanted:
+def _wanted(seen: LanesSeen, request: ClaimRequest) -> _Wanted:
     tasks, queues = set(request.tasks), None if request.queues is None else set(request.queues)
     wanted = _Wanted(seen, [], [])
     for number, lane in enumerate(seen.lanes):

@@ -67,7 +67,7 @@ def decode_place(text: bytes) -> Place:
 _encode = msgspec.json.encode
 
 
-class Snapshot(NamedTuple):
+class LanesSeen(NamedTuple):
     """What a process knows of a store's lanes, queues and tasks, all as it was at one instant."""
 
     store: bytes
@@ -91,7 +91,7 @@ class LaneDirectory:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self.seen = Snapshot(b"", b"", b"", (), {}, {}, {})
+        self.seen = LanesSeen(b"", b"", b"", (), {}, {}, {})
 
     def refresh(self) -> Steps[None]:
         """Read them."""
@@ -109,7 +109,7 @@ class LaneDirectory:
             queue, _, task = lane.decode().partition("\0")
             found.append((queue, task))
         numbers = {lane: number for number, lane in enumerate(found)}
-        self.seen = Snapshot(store or b"", shape or b"", stamp or b"", found, _places(queues), _places(tasks), numbers)
+        self.seen = LanesSeen(store or b"", shape or b"", stamp or b"", found, _places(queues), _places(tasks), numbers)
         self._server.id = self.seen.store
 
     @property
@@ -137,7 +137,7 @@ class LaneDirectory:
         """What identifies the handlers' transactions of the store."""
         return self._server
 
-    def known(self) -> Steps[Snapshot]:
+    def known(self) -> Steps[LanesSeen]:
         """Return them; read them first if that was never done, or if the store or the connection is another one."""
         if not self._server.id:
             yield from self.refresh()

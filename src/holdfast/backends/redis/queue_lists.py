@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.backends.redis.job_reads import JobReads, StoredJob
 from holdfast.backends.redis.job_writes import COUNTERS, RUN_TIME
-from holdfast.backends.redis.lane_directory import FREE, Lane, LaneDirectory, Snapshot
+from holdfast.backends.redis.lane_directory import FREE, Lane, LaneDirectory, LanesSeen
 from holdfast.backends.redis.record import RETRYING, RUNNING, SCHEDULED, id_of, seq_of, text_of
 from holdfast.backends.redis.steps import Command, change, read
 from holdfast.model.instants import span_micros
@@ -66,7 +66,7 @@ def _summed(counts: Counted, lanes: Sequence[int]) -> tuple[int, int, int, int, 
     return ready, running, delayed + retrying, blocked + limited, failed
 
 
-def _lanes(directory: LaneDirectory | Snapshot, at: int, name: str) -> list[int]:
+def _lanes(directory: LaneDirectory | LanesSeen, at: int, name: str) -> list[int]:
     return [number for number, lane in enumerate(directory.lanes) if lane[at] == name]
 
 
@@ -147,7 +147,7 @@ def _running_with_keys(rows: JobReads, lanes: Sequence[int]) -> Steps[int]:
     return sum(job.record.is_limited and job.record.code == RUNNING for job in jobs)
 
 
-def limit_uses(seen: Snapshot, now: int, running: dict[int, int], rates: Sequence[bytes]) -> list[Any]:
+def limit_uses(seen: LanesSeen, now: int, running: dict[int, int], rates: Sequence[bytes]) -> list[Any]:
     """Return the limits as `LimitUse` has them, with the leases of their lanes."""
     spent = dict(zip(rates[::2], rates[1::2], strict=True))
     answer: list[Any] = []

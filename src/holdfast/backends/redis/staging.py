@@ -23,13 +23,13 @@ from typing import TypeVar
 
 from holdfast.backends.redis.scripts import APPLY_BATCH, STAGE
 from holdfast.backends.redis.steps import (
-    Batch,
     Command,
     Group,
     Pause,
     Pending,
     Restart,
     ScriptCall,
+    StagedBatch,
     Word,
     pending,
     read,
@@ -67,7 +67,7 @@ def under_lock(steps: Steps[T], size: int) -> Steps[T]:
     The lock is renewed before each call. If it was lost, what was read may have changed: raises `Restart`. Between two
     calls the process computes, for a time that grows with the `size`, the number of jobs and links; so does the lock's.
     """
-    batch = Batch(secrets.token_bytes(16), _LOCKED + _FOR_EACH * size)
+    batch = StagedBatch(secrets.token_bytes(16), _LOCKED + _FOR_EACH * size)
     yield from _locked(batch, 0)
     (yield from pending()).batch = batch
     try:
@@ -82,7 +82,7 @@ def under_lock(steps: Steps[T], size: int) -> Steps[T]:
         steps.close()
 
 
-def _locked(batch: Batch, how: Word) -> Steps[None]:
+def _locked(batch: StagedBatch, how: Word) -> Steps[None]:
     if not (yield ScriptCall(STAGE, [batch.name, how, batch.span, 0], is_kept_back=True)):
         raise Restart
 

@@ -100,7 +100,7 @@ class Group(NamedTuple):
         return words
 
 
-class Batch(NamedTuple):
+class StagedBatch(NamedTuple):
     """The name of a batch with conditions, and for how many microseconds it has the lock after each of its scripts."""
 
     name: bytes
@@ -128,7 +128,7 @@ class Pending:
         """The new records of jobs, by id: what the verb reads next."""
         self.afterwards: list[Verb[None]] = [] if afterwards is None else afterwards
         """What follows when all is written; if the process ends before, `promote` does it."""
-        self.batch: Batch | None = None
+        self.batch: StagedBatch | None = None
         """The batch, if what is collected is staged: see `staging.py`."""
         self.order: Sequence[str] = ()
         """Jobs to insert before all others, in this order."""
