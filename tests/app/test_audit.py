@@ -48,6 +48,6 @@ async def test_bad_pages_are_refused(app: App, bad):
 
 
 async def test_an_entry_consists_of_texts(app: App):
-    with pytest.raises(ConfigError, match="texts"):
+    with pytest.raises(ConfigError, match="not a string"):
         await app.audit.record("ann", "job.retry", "job", {"args": [1]})  # type: ignore[arg-type]
     assert await app.audit.list() == []

@@ -270,8 +270,8 @@ async def test_a_transaction_that_outlives_its_handler_does_not_break_the_worker
     go_on = asyncio.Event()
     finish = backend.jobs.finish
 
-    async def answer_late(finishes: Any) -> Any:
-        verdicts = await finish(finishes)
+    async def answer_late(finishes: Any, *, briefly: bool) -> Any:
+        verdicts = await finish(finishes, briefly=briefly)
         await asyncio.gather(*behind)  # the answer finds the job settled
         return verdicts
 

@@ -99,10 +99,10 @@ async def test_a_worker_that_is_cancelled_again_while_it_gives_back_still_ends_e
     is_writing, go_on = asyncio.Event(), asyncio.Event()
     finish = backend.jobs.finish
 
-    async def slow(finishes: Any) -> Any:
+    async def slow(finishes: Any, *, briefly: bool) -> Any:
         is_writing.set()
         await go_on.wait()
-        return await finish(finishes)
+        return await finish(finishes, briefly=briefly)
 
     _, running = await work.begin()
     monkeypatch.setattr(backend.jobs, "finish", slow)
@@ -138,11 +138,11 @@ async def test_a_worker_broken_by_a_call_does_not_wait_for_its_answer(work: Work
     real = getattr(backend.jobs, verb)
     calls: list[str] = []
 
-    async def fail_once(argument: Any) -> Any:
+    async def fail_once(argument: Any, **options: Any) -> Any:
         calls.append(verb)
         if len(calls) == 1:
             raise ValueError("unforeseen")
-        return await real(argument)
+        return await real(argument, **options)
 
     _, running = await work.begin(flush_after=0.3)
     monkeypatch.setattr(backend.jobs, verb, fail_once)

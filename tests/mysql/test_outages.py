@@ -115,7 +115,7 @@ async def test_a_silent_handler_is_ended_by_the_server_itself(backend: MysqlBack
     async with asyncio.timeout(30):
         with pytest.raises((TransactionExpired, StoreUnavailable)):  # noqa: PT012
             async with backend.begin(job.lease, limit=timedelta(seconds=1)) as transaction:
-                transaction._timer.cancel()  # type: ignore[attr-defined]  # as if this process were frozen
+                transaction.cancel_timer()  # type: ignore[attr-defined]  # as if this process were frozen
                 while not mysql.run(url, "select seq from holdfast_running for update skip locked"):  # noqa: ASYNC110
                     await asyncio.sleep(0.1)
                 await transaction.complete(job.lease, None)

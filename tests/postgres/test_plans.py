@@ -42,7 +42,7 @@ CLAIMS = json.dumps(
 )
 HOT: dict[str, dict[str, object]] = {
     "claim": CLAIM,
-    "complete": {"seqs": SOME, "fences": SOME, "results": None, "number": 500, "followed": False},
+    "complete": {"seqs": SOME, "fences": SOME, "results": None, "number": 500, "followed": False, "patience": None},
     "lock_order_keys": {"seqs": SOME},
     "bring_up": {"key_ids": SOME},
     "set_heads": {"key_ids": SOME, "seqs": SOME},

@@ -118,7 +118,7 @@ async def test_where_a_level_cannot_be_checked_that_is_a_warning(server: RedisSe
 def test_what_a_server_reports_about_itself_is_judged(
     facts: dict[str, str], check: str, level: FindingLevel, text: str
 ):
-    (found,) = [found for found in examine_redis({"server": "valkey", **facts}) if found.check == check]
+    (found,) = [found for found in examine_redis({"evicts": "no", **facts}) if found.check == check]
     assert (found.verdict, text in found.text) == (level, True)
 
 

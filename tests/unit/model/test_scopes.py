@@ -23,7 +23,7 @@ def test_scopes_are_sorted_and_each_is_there_once():
     assert [str(scope) for scope in parse_scopes(["work:b", "read", "work:a", "read"])] == ["read", "work:a", "work:b"]
 
 
-@pytest.mark.parametrize(("given", "error"), [([], "allows nothing"), ("read", "one text")])
+@pytest.mark.parametrize(("given", "error"), [([], "allows nothing"), ("read", "a single string")])
 def test_a_token_needs_a_list_of_scopes(given, error):
     with pytest.raises(ConfigError, match=error):
         parse_scopes(given)
