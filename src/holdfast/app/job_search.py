@@ -1,8 +1,8 @@
 """Search the jobs of a selection, a page at a time, each with bounded work.
 
-Ready jobs are indexed by queue and task, and few jobs run. In the other states a store would search on until it has
-filled a page, over millions of jobs if none matches: here a search ends after some chunks, and goes on from there when
-asked. So a page may have fewer jobs than were asked for, or none, and still a cursor.
+Ready jobs are indexed by queue and task, and few jobs run. In the other states a store would search until it has
+filled a page, over millions of jobs if none matches: here a search ends after some chunks, and the next call
+continues from there. So a page may have fewer jobs than were asked for, or none, and still a cursor.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def firing(times: Recurrence, next_at: int, now: int, limit: int) -> Firing:
 
 
 def first_after(times: Recurrence, now: int) -> int:
-    """Return the next nominal time of a schedule that begins, or goes on, at `now`; `FUTURE` for never."""
+    """Return the next nominal time of a schedule that begins or resumes at `now`; `FUTURE` for never."""
     found = times.after(now)
     return FUTURE if found is None else found
 

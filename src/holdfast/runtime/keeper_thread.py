@@ -1,11 +1,11 @@
 """A thread that keeps leases alive while the event loop may be blocked.
 
-It has a connection of its own (`Extender`) and works in turns. A turn that fails because of the store closes the
+It has a separate connection (`Extender`) and works in turns. A turn that fails because of the store closes the
 connection; the next one opens another. Between turns the thread waits, and can be woken.
 
-The thread also notices stuck handlers, which a blocked event loop cannot: a handler is stuck when its time limit and a
-grace are over. Where the whole process stood still (SIGSTOP, a suspended machine) no handler was stuck; the grace then
-counts from when the process went on, so that the event loop has the time to end what is past its limit.
+The thread also detects stuck handlers, which a blocked event loop cannot: a handler is stuck after its time limit and a
+grace period. While the whole process was stopped (SIGSTOP, a suspended machine) no handler was stuck: the grace period
+then counts from when the process resumed, so that the event loop has time to end what is past its limit.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ def _decide(rows: JobRows, children: Mapping[int, UnsettledChild]) -> Steps[list
 
 
 def _kept(row: JobRow, conflict: UniqueConflict) -> Change:
-    """Leave a child cancelled, for good: from now on only a person lets it run."""
+    """Leave a child cancelled, for good: from now on only an operator can let it run."""
     return Change(row, row._replace(reason=reason_of_conflict(conflict.job_id, conflict.unique_key)), is_mended=True)
 
 

@@ -278,7 +278,7 @@ class GroupMember:
         self._end(client, partitions)
 
     def _on_lost(self, client: Any, partitions: Sequence[TopicPartition]) -> None:
-        _logger.warning("consumer %s: the group went on without this node, which was silent", self._consumer)
+        _logger.warning("consumer %s: the group has removed this node, which sent no heartbeat", self._consumer)
         self._end(client, partitions)
 
     def _end(self, client: Any, partitions: Sequence[TopicPartition]) -> None:
