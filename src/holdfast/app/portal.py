@@ -6,7 +6,8 @@
 ```
 
 An exception in the waiting thread, for example KeyboardInterrupt, cancels the call, and the thread waits for its end.
-So nothing continues in the background after an interrupt, unless that wait is interrupted too: `close` then waits for it.
+So nothing continues in the background after an interrupt, unless that wait is interrupted too: `close` then waits for
+it.
 """
 
 from __future__ import annotations
