@@ -30,6 +30,11 @@ _ENTRY_POINTS = "holdfast.backends"
 _OTHER_STORES = frozenset({"kafka"})
 
 
+def store_of(url: str) -> str:
+    """Return which of the built-in stores a URL names, for example `postgres`; empty for another."""
+    return _BUILT_IN.get(_scheme(url), "").rpartition(".")[2]
+
+
 def open_for_app(url: str | None, events: str | None, in_store: Collection[str]) -> Backend:
     """Return the unopened backend of an app: by these URLs, by default those of the environment."""
     if url is None:

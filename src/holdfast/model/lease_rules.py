@@ -39,6 +39,22 @@ Above it, a writer that blocks the store for `lease / LATE_PARTS` can delay an e
 GOOD_FOR: Final = 0.75
 """The fraction of a lease after which no handler is begun under it: its extension is long overdue."""
 
+EXTENSION_PARTS: Final = 8
+"""An extension that takes longer than `lease / EXTENSION_PARTS` is cancelled, so that another attempt is in time."""
+
+NODE_HEARTBEAT_PARTS: Final = 4
+"""So many heartbeats of a node fit into the time after which it fences itself: one may be cancelled without harm."""
+
+SILENCE: Final = 2
+"""A server that has not answered after this many times the timeout, and a second at least, is unreachable."""
+
+RESCUE_PARTS: Final = 8
+RESCUE_PARTS_AT_LEAST: Final = 5
+"""A worker looks for expired leases every `lease / RESCUE_PARTS`, and at least every `lease / RESCUE_PARTS_AT_LEAST`.
+
+Each look keeps its access unbroken; a gap of `lease / LATE_PARTS` would end it.
+"""
+
 TRANSACTION_PARTS: Final = 3
 """A handler's transaction may last `lease / TRANSACTION_PARTS`."""
 

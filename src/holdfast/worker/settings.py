@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.errors import ConfigError
-from holdfast.model.lease_rules import MAX_EXTEND_AT
+from holdfast.model.lease_rules import MAX_EXTEND_AT, RESCUE_PARTS, RESCUE_PARTS_AT_LEAST
 
 FLUSH_AFTER = 0.005
-RESCUES_PER_LEASE = 5.0  # rescues keep access uninterrupted; a gap of a quarter lease would end it: see `reachability`
 
 
 class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +59,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
             )
         if not self.flush_after < self.lease * self.extend_at:
             raise ConfigError(self._unsafe_flush())
-        slowest = self.lease / RESCUES_PER_LEASE
+        slowest = self.lease / RESCUE_PARTS_AT_LEAST
         if self.rescue_every is not None and not 0 < self.rescue_every <= slowest:
             raise ConfigError(
                 f"rescue_every={self.rescue_every} does not fit a lease of {self.lease} s: "
@@ -85,4 +84,4 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def rescue_period(self) -> float:
         """The seconds between two rescues."""
-        return min(self.lease / 8, 5.0) if self.rescue_every is None else self.rescue_every
+        return min(self.lease / RESCUE_PARTS, 5.0) if self.rescue_every is None else self.rescue_every

@@ -14,11 +14,11 @@ from holdfast.backends.mysql.location import MysqlLocation
 from holdfast.backends.mysql.statements import MysqlStatements
 from holdfast.backends.mysql.verbs.extend import extend_many
 from holdfast.backends.sql.extender import SqlExtender
+from holdfast.model.lease_rules import SILENCE
 from holdfast.store.steps import Ready, Verb
 
 T = TypeVar("T")
 _ERRORS: tuple[type[Exception], ...] = (*DriverError, OSError)
-_SILENCE = 2  # times the timeout, at least a second: the server does not answer, so the connection is dead
 
 
 class MysqlExtender(SqlExtender):
@@ -39,7 +39,7 @@ class MysqlExtender(SqlExtender):
         if connection is None or has_gone(connection):
             self.close()
             connection = self._connection = connect_blocking(self._location)
-        connection.set_read_timeout(max(1.0, _SILENCE * timeout.total_seconds()))
+        connection.set_read_timeout(max(1.0, SILENCE * timeout.total_seconds()))
         session = Session(self._statements, begin=["start transaction"], is_alone=True)
         try:
             result = drive_blocking(connection, session, verb(), Ready())

@@ -145,4 +145,4 @@ def _fold_counts() -> Steps[None]:
         for (minute_at, lane_id), numbers in sorted(sums.items())
     ]
     yield from each("add_counts", counted)
-    yield from run("drop_tallies", tally_ids=Numbers(row[0] for row in found))
+    yield from run("drop_tallies", tally_ids=Numbers(tally_id for tally_id, *_ in found))

@@ -17,10 +17,10 @@ from holdfast.backends.postgres.statements import Statements
 from holdfast.backends.postgres.timeouts import bounded_blocking
 from holdfast.backends.postgres.verbs.extend import extend_many
 from holdfast.backends.sql.extender import SqlExtender
+from holdfast.model.lease_rules import SILENCE
 from holdfast.store.steps import Ready, Verb
 
 T = TypeVar("T")
-_SILENCE = 2  # times the timeout, at least a second: the server did not cancel the statement, so the connection is dead
 
 
 class PostgresExtender(SqlExtender):
@@ -43,7 +43,7 @@ class PostgresExtender(SqlExtender):
             connection = self._connection = connect_blocking(self._location)
         committing = False
         milliseconds = max(100, int(timeout.total_seconds() * 1000))
-        silence = max(1000, _SILENCE * milliseconds)
+        silence = max(1000, SILENCE * milliseconds)
         try:
             with bounded_blocking(connection, silence / 1000):
                 # A process that is stopped before the commit would lock the rows of all its leases against a rescue.

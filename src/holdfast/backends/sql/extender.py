@@ -11,6 +11,7 @@ from holdfast.backends.sql.streams import nodes
 from holdfast.backends.sql.streams.allocation_store import timed_heartbeat
 from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.job import Lease
+from holdfast.model.lease_rules import EXTENSION_PARTS, NODE_HEARTBEAT_PARTS
 from holdfast.store.job_rows import JobRows
 from holdfast.store.steps import Steps, Verb
 from holdfast.store.stream_values import OwnedShares
@@ -20,8 +21,6 @@ from holdfast.store.verbs.maintenance import heartbeat
 
 T = TypeVar("T")
 _TIMEOUT = timedelta(seconds=5)
-_SHARE = 8  # of the lease duration: a longer statement is cancelled, so that another attempt is still in time
-_HEARTBEATS = 4  # that fit into the time after which a node fences itself, so that one may be cancelled without harm
 
 
 class SqlExtender(ABC):
@@ -43,7 +42,7 @@ class SqlExtender(ABC):
     def close(self) -> None: ...  # noqa: D102 - the port states the contracts
 
     def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:  # noqa: D102
-        return self.write(lambda: self._extend(leases, duration), min(_TIMEOUT, duration / _SHARE))
+        return self.write(lambda: self._extend(leases, duration), min(_TIMEOUT, duration / EXTENSION_PARTS))
 
     def cancel_asked(self, worker_id: str) -> list[Lease]:  # noqa: D102
         return self.read(lambda: cancel_asked(self._rows, worker_id), _TIMEOUT)
@@ -52,7 +51,7 @@ class SqlExtender(ABC):
         self.write(lambda: heartbeat(self._rows, worker), _TIMEOUT)
 
     def node_heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:  # noqa: D102
-        return self.write(timed_heartbeat(node, timing), min(_TIMEOUT, timing.self_fence / _HEARTBEATS))
+        return self.write(timed_heartbeat(node, timing), min(_TIMEOUT, timing.self_fence / NODE_HEARTBEAT_PARTS))
 
     def owned(self, node: NodeKey) -> OwnedShares:  # noqa: D102
         return self.read(lambda: nodes.owned(node), _TIMEOUT)

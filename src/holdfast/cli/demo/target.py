@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
 
+from holdfast.app.open import store_of
 from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ _RENAMED = re.compile(r"\balter\s+table\s+\S+\s+rename\s+to\s+\"?(\w+)", re.IGNO
 
 def kind_of(url: str) -> StoreKind | None:
     """Return what is known of the store of a URL; None if it cannot keep a demo's tables."""
-    return _KINDS.get(url.partition(":")[0].lower())
+    return _KINDS.get(store_of(url))
 
 
 def own_url(url: str) -> str:
@@ -139,17 +140,7 @@ _SQLITE: Final = StoreKind("list_sqlite_tables")
 _POSTGRES: Final = StoreKind("list_postgres_tables", "schema", translate=_for_postgres)
 _MYSQL: Final = StoreKind("list_mysql_tables", is_database=True, creates_in_transactions=False, translate=_for_mysql)
 _REDIS: Final = StoreKind(setting="name")
-_KINDS: Final = {
-    "sqlite": _SQLITE,
-    **dict.fromkeys(("postgres", "postgresql"), _POSTGRES),
-    **dict.fromkeys(("mysql", "mariadb"), _MYSQL),
-    "unix": _REDIS,
-    **{
-        f"{server}{way}": _REDIS
-        for server in ("redis", "rediss", "valkey", "valkeys")
-        for way in ("", "+cluster", "+sentinel")
-    },
-}
+_KINDS: Final = {"sqlite": _SQLITE, "postgres": _POSTGRES, "mysql": _MYSQL, "redis": _REDIS}
 
 
 class StatementRunner:

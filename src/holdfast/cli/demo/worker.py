@@ -18,6 +18,7 @@ import msgspec
 from holdfast.cli.demo.plan import DemoRun
 from holdfast.cli.demo.records import Records
 from holdfast.errors import LeaseLost, OutcomeUnknown, StoreUnavailable, TransactionExpired
+from holdfast.model.lease_rules import RESCUE_PARTS
 from holdfast.runtime.reachability import GAP_PER_LEASE, Access
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("holdfast.demo")
 _PASSING = (StoreUnavailable, OutcomeUnknown)
 _POLL = 0.1
-_RESCUES_PER_LEASE = 8
 _RESCUE_LIMIT = 1000
 
 
@@ -154,7 +154,7 @@ class DemoWorker:
         began = self._access.began(now)
         if began is None or now < self._rescue_at:
             return
-        self._rescue_at = now + self._run.plan.work_timeout / _RESCUES_PER_LEASE
+        self._rescue_at = now + self._run.plan.work_timeout / RESCUE_PARTS
         rescued = await backend.jobs.rescue(timedelta(seconds=now - began), _RESCUE_LIMIT)
         self._access.succeeded(time.monotonic())
         self.report.rescued += len(rescued)

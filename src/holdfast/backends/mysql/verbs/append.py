@@ -73,7 +73,8 @@ def _latest(own: Sequence[Rows], committed: Sequence[Rows] | None) -> list[int]:
 
 
 def _head(row: tuple[int, int, int, int], now: int) -> tuple[int, int]:
-    return row[2], max(now, row[3])
+    _, _, position, recorded_at = row
+    return position, max(now, recorded_at)
 
 
 def _moved(work: Placing, rows: Sequence[Mapping[str, object]]) -> list[dict[str, int]]:

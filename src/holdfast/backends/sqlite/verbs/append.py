@@ -40,7 +40,8 @@ def _look(tx: Tx, events: Sequence[NewEvent]) -> tuple[dict[str, Appended], dict
     """Return the events that are stored already, and those of the categories that exist."""
     known = map(Known._make, tx.rows("known_events", {"ids": as_json([event.id for event in events])}))
     found = [tx.rows("find_category", {"category": name}) for name in {event.category for event in events}]
-    return as_known(known), {row[0]: Category._make(row) for rows in found for row in rows}
+    categories = [Category._make(row) for rows in found for row in rows]
+    return as_known(known), {category.category: category for category in categories}
 
 
 def _head(tx: Tx, place: Place) -> tuple[int, int]:
