@@ -304,3 +304,17 @@ async def test_trim_deletes_only_what_every_consumer_has_passed(app: App):
     assert await app.trim("orders", 3600) == 0
     assert await app.trim("orders", 0) == 6
     assert [event.payload for event in await app.read("orders")] == [6]
+
+
+async def test_trim_deletes_nothing_where_the_share_of_a_reader_does_not_exist_yet(app: App, client: Any, prefix: str):
+    streams = (await app.opened()).streams
+    await app.category("orders", partitions=1)
+    await streams.consumers.subscribe("billing", Subscription("orders"), StartAt.BEGINNING)
+    await streams.consumers.subscribe("audit", Subscription(), StartAt.BEGINNING)
+    client.create_partitions([kafka_admin.NewPartitions(f"{prefix}orders", 2)])[f"{prefix}orders"].result(20)
+    for number in range(8):  # no node runs, so no leader adds the shares of the partition and of the category
+        await app.append("orders", stream=f"order-{number}", name="placed")
+        await app.append("sales", stream=f"order-{number}", name="made")
+
+    assert [await app.trim(category, 0) for category in ("orders", "sales")] == [0, 0]
+    assert {event.partition_id for event in await app.read("orders")} == {0, 1}

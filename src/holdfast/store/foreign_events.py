@@ -82,8 +82,9 @@ class ForeignEvents(Protocol):
         ...
 
     async def passed(self, category: Category) -> dict[int, int]:
-        """Return, for each partition that has a reader, the position that all its readers have passed.
+        """Return, for each partition, the position that all its readers have passed, at most its noted end.
 
-        Parked events are stored with their content, and so keep nothing.
+        A reader whose share a leader has not added yet has passed nothing there. Parked events are stored with their
+        content, and so keep nothing.
         """
         ...

@@ -184,7 +184,7 @@ class KafkaEvents:
         deleted: dict[int, int] = {}
         for number, end in enumerate(ends):
             old = await self._topics.position_at(home.topic, number, before)
-            last = min(end.head if old is None else old, passed.get(number, end.head), end.trimmed + limit)
+            last = min(end.head if old is None else old, passed[number], end.trimmed + limit)
             if last > end.trimmed:
                 deleted[number] = last
                 limit -= last - end.trimmed

@@ -10,6 +10,8 @@ from holdfast.backends.sql.steps import Ask, each, records, rows, run, together
 from holdfast.backends.sql.streams import consumer_admin, consumers
 from holdfast.backends.sql.streams.categories import find_categories, make_categories, require_category
 from holdfast.backends.sql.streams.consumers import Granted, grant_names, place_names
+from holdfast.backends.sql.streams.starts import heads
+from holdfast.backends.sql.streams.trimming import last_passed
 from holdfast.errors import ConfigError
 from holdfast.model.allocation import Grant, ShareState
 from holdfast.model.event import StoredEvent
@@ -68,6 +70,13 @@ def _look(grant: Grant, streams: Collection[str], limit: int) -> Steps[Fetched]:
     )
 
 
+def _passed(category: str) -> Steps[dict[int, int]]:
+    found: dict[int, int] = {}
+    for head in (yield from heads(category)):
+        found[head.partition_id] = yield from last_passed(head)
+    return found
+
+
 class SqlForeignEvents:
     """`ForeignEvents` on a SQL store."""
 
@@ -96,4 +105,4 @@ class SqlForeignEvents:
         return await self._runner.look(lambda: _look(grant, streams, limit))
 
     async def passed(self, category: Category) -> dict[int, int]:  # noqa: D102
-        return dict(await self._runner.look(lambda: rows("positions_in", category_id=category.category_id)))
+        return await self._runner.look(lambda: _passed(category.category))
