@@ -158,12 +158,19 @@ class KafkaTopics:
         found = await self._answer(asked, f"read the offsets of group {group}")
         return list(found.topic_partitions)
 
-    async def set_group_offsets(self, group: str, places: list[TopicPartition]) -> None:
-        """Set the offsets of a group; raises `StoreUnavailable` if it has members."""
+    async def set_group_offsets(self, group: str, places: list[TopicPartition]) -> bool:
+        """Set the offsets of a group without members; False if it has members."""
         asked = self._admin.alter_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group, places)], request_timeout=_TIMEOUT
         )[group]
-        await self._answer(asked, f"set the offsets of group {group}")
+        doing = f"set the offsets of group {group}"
+        found = await self._answer(asked, doing)
+        refusals = [place.error for place in found.topic_partitions if place.error is not None]
+        if any(error.code() == KafkaError.UNKNOWN_MEMBER_ID for error in refusals):  # no member asks here
+            return False
+        for error in refusals:
+            raise mapped(error, doing, self._health)
+        return True
 
     async def members(self, group: str) -> list[Any]:
         """Return the members of a group, as the client describes them."""
