@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final, NoReturn
 
 from holdfast.backends.kafka.categories import KafkaCategories
-from holdfast.backends.kafka.envelope import headers_of
+from holdfast.backends.kafka.envelope import check_headers, headers_of
 from holdfast.backends.kafka.error_map import ClientHealth
 from holdfast.backends.kafka.homes import Home
 from holdfast.backends.kafka.location import KafkaLocation
@@ -86,6 +86,8 @@ class KafkaEvents:
             refuse("join a transaction")
         if any(event.expected_version is not None for event in events):
             refuse("append with expected_version")
+        for event in events:
+            check_headers(event)
         homes = {name: Home.of(await self._categories.open(name)) for name in names}
         topics = [homes[event.category].topic for event in events]
         records = [
