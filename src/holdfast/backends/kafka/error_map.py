@@ -111,7 +111,7 @@ def mapped(error: KafkaError, doing: str, health: ClientHealth) -> HoldfastError
             return ConfigError(f"{doing}: TLS failed, check tls= and ca= in the URL: {denial.str()}")
         return ConfigError(f"{doing}: the broker denies it, check user, password and rights: {denial.str()}")
     if code in _UNKNOWN_TOPIC:
-        return CategoryNotFound(f"{text}; the first append creates the topic, or app.category(…)")
+        return CategoryNotFound(f"{text}; app.category(…), the first append or the start of a relay creates the topic")
     if code in _TOO_LARGE:
         return PayloadError(f"{text}; the limits are max.message.bytes (topic) and message.max.bytes (client)")
     if code in _FENCED:
