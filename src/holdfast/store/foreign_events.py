@@ -1,7 +1,8 @@
 """The port's verbs for categories whose events another system keeps, such as Kafka.
 
 Positions, shares and parked events stay in the store. A `home` is a text of that system's backend; it says where the
-events are, and is stored with the category. A category has one home, and never changes it.
+events are, and is stored with the category. A category has one home, and only `reset` changes it, when all events there
+are gone.
 """
 
 from __future__ import annotations
@@ -20,6 +21,13 @@ class PartitionEnds(NamedTuple):
 
     head: int
     trimmed: int
+
+
+class MovedCategory(NamedTuple):
+    """A category with a new home, and the ends of its partitions there."""
+
+    category: Category
+    ends: Sequence[PartitionEnds]
 
 
 FOREIGN_TOPICS: Final = "foreign_topics"
@@ -70,8 +78,12 @@ class ForeignEvents(Protocol):
         """Register a consumer as `ConsumerStore.subscribe` does, at positions that the store cannot find itself."""
         ...
 
-    async def reset(self, consumer: str, to: KnownStart) -> bool:
-        """Set the positions of a paused consumer as `ConsumerStore.reset` does, likewise."""
+    async def reset(self, consumer: str, to: KnownStart, moved: Sequence[MovedCategory] = ()) -> bool:
+        """Set the positions of a paused consumer as `ConsumerStore.reset` does, likewise.
+
+        In the same step, `moved` categories get their new homes. Raises `ConfigError` if another consumer has positions
+        in one of them: they would mean other events.
+        """
         ...
 
     async def look(self, grant: Grant, streams: Collection[str], *, limit: int) -> Fetched:

@@ -28,7 +28,6 @@ from holdfast.store.stream_values import (
     ParkedView,
     ShareView,
     Start,
-    StartAt,
     Subscription,
 )
 
@@ -69,17 +68,10 @@ class GroupConsumers:
             return False
         ends = await self._topics.ends(topic, found.partitions)
         places: list[TopicPartition] = []
-        for number, end in enumerate(ends):
-            begin = CommittedOffset(await self._begin(subscription.category, number, end, start), 0)
+        for number, position in enumerate(await self._categories.begins(found, ends, start)):
+            begin = CommittedOffset(position, 0)
             places.append(TopicPartition(topic, number, begin.position, begin.metadata))
         return await self._topics.set_group_offsets(group, places)  # unless another node was first
-
-    async def _begin(self, category: str, partition_id: int, end: PartitionEnds, start: Start) -> int:
-        if isinstance(start, datetime):
-            return await self._events.position_at(category, partition_id, start)
-        if isinstance(start, StartAt):
-            return end.trimmed if start is StartAt.BEGINNING else end.head
-        return max(end.trimmed, min(start, end.head))
 
     # --- the owner of a share -----------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from holdfast.backends.sql.streams.trimming import last_passed
 from holdfast.errors import ConfigError
 from holdfast.model.allocation import Grant, ShareState
 from holdfast.model.event import StoredEvent
-from holdfast.store.foreign_events import PartitionEnds
+from holdfast.store.foreign_events import MovedCategory, PartitionEnds
 from holdfast.store.steps import Runner, Steps
 from holdfast.store.stream_values import Category, Fetched, KnownStart, ParkedEvent, Subscription
 
@@ -30,12 +30,15 @@ def _open(name: str, home: str, partitions: int) -> Steps[Category]:
     if known.home != home:
         where = "in this store" if known.home is None else f"in {known.home}"
         raise ConfigError(f"the events of category {name!r} are {where}, not in {home}: a category has one home")
-    if known.partitions < partitions:
-        yield from run("set_home", category=name, home=home, partitions=partitions)
-        added = range(known.partitions, partitions)
-        yield from each("add_head", [{"category_id": known.category_id, "partition_id": number} for number in added])
-        return known._replace(partitions=partitions)
-    return known
+    return (yield from _set_home(known, home, partitions)) if known.partitions < partitions else known
+
+
+def _set_home(known: Category, home: str, partitions: int) -> Steps[Category]:
+    """Set the home of a category, and add the partitions that it lacks."""
+    yield from run("set_home", category=known.category, home=home, partitions=partitions)
+    added = range(known.partitions, partitions)
+    yield from each("add_head", [{"category_id": known.category_id, "partition_id": number} for number in added])
+    return known._replace(home=home, partitions=partitions)
 
 
 def _note_ends(category: Category, ends: Sequence[PartitionEnds]) -> Steps[None]:
@@ -45,6 +48,26 @@ def _note_ends(category: Category, ends: Sequence[PartitionEnds]) -> Steps[None]
         for number, end in enumerate(ends)
     ]
     yield from each("note_head", noted)
+
+
+def _reset(consumer: str, to: KnownStart, moved: Sequence[MovedCategory]) -> Steps[bool]:
+    views = (yield from consumer_admin.consumers()) if moved else []
+    for category, ends in moved:
+        name = category.category
+        places = {view.name for view in views if any(share.share.category == name for share in view.shares)}
+        if others := sorted(places - {consumer}):
+            raise ConfigError(
+                f"the events of category {name!r} are gone, and it is now {category.home}. Other consumers have "
+                f"positions among the former events: {', '.join(others)}. Forget these first (holdfast consumer forget "
+                "NAME); they begin again as their settings say"
+            )
+        yield from _note_ends(category, ends)
+    if not (yield from consumer_admin.reset(consumer, to)):
+        return False
+    for category, _ in moved:
+        known = yield from require_category(category.category)
+        yield from _set_home(known, category.home or "", category.partitions)
+    return True
 
 
 def _look(grant: Grant, streams: Collection[str], limit: int) -> Steps[Fetched]:
@@ -98,8 +121,10 @@ class SqlForeignEvents:
     async def subscribe(self, consumer: str, subscription: Subscription, start: KnownStart) -> bool:  # noqa: D102
         return await self._runner.write(lambda: consumers.subscribe(consumer, subscription, start))
 
-    async def reset(self, consumer: str, to: KnownStart) -> bool:  # noqa: D102
-        return await self._runner.write(lambda: consumer_admin.reset(consumer, to))
+    async def reset(  # noqa: D102
+        self, consumer: str, to: KnownStart, moved: Sequence[MovedCategory] = ()
+    ) -> bool:
+        return await self._runner.write(lambda: _reset(consumer, to, moved))
 
     async def look(self, grant: Grant, streams: Collection[str], *, limit: int) -> Fetched:  # noqa: D102
         return await self._runner.look(lambda: _look(grant, streams, limit))
