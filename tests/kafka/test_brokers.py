@@ -156,7 +156,7 @@ async def test_an_append_whose_answer_is_lost_has_an_unknown_outcome_and_a_repea
             second = await app.append("orders", stream="a", name="placed", payload=2)
             await asyncio.to_thread(proxy.half)
             appending = asyncio.create_task(app.append("orders", stream="a", name="placed", payload=3, event_id=third))
-            await asyncio.sleep(1)  # it is written by now, as nothing tells us
+            await asyncio.sleep(1)  # it is written by now; no answer says so
             await asyncio.to_thread(proxy.refuse)
             with pytest.raises(OutcomeUnknown) as raised:
                 await appending

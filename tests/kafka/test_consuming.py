@@ -90,7 +90,7 @@ async def test_the_lag_reaches_zero_past_markers_and_aborted_records(app: App, s
     assert view.shares[0].position > 4  # three events, two markers, one record that was aborted
 
 
-async def test_the_age_of_the_oldest_unhandled_event_is_told_for_each_consumer(
+async def test_the_age_of_the_oldest_unhandled_event_is_listed_for_each_consumer(
     app: App, client: Any, prefix: str, produce: Callable[..., None]
 ):
     topic = f"{prefix}orders"

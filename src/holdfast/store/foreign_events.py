@@ -37,8 +37,9 @@ FOREIGN_TOPICS: Final = "foreign_topics"
 class ForeignTopic(msgspec.Struct, frozen=True, kw_only=True):
     """How the other system keeps the events of a category; `trouble` says why that is unknown, or wrong.
 
-    Events are deleted after `retention` seconds; the oldest one that a consumer has not read is `unread_for` old.
-    `stopped` names the shares whose next events are gone, and `added` is the number of partitions that are new.
+    Events are deleted after `retention` seconds, and when a partition has more than `retention_bytes`; the oldest one
+    that a consumer has not read is `unread_for` old. `stopped` names the shares whose next events are gone, and `added`
+    is the number of partitions that are new.
     """
 
     category: str
@@ -47,6 +48,7 @@ class ForeignTopic(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int = 0
     min_in_sync: int = 0
     retention: float | None = None
+    retention_bytes: int | None = None
     unread_for: float | None = None
     stopped: tuple[str, ...] = ()
     added: int = 0

@@ -221,7 +221,7 @@ class KafkaServer:
             time.sleep(_LOOK)
         self.kill()
         log_text = (self.data / "server.log").read_text(errors="replace")
-        raise StoreUnavailable(f"the broker did not start; its last words: {log_text[-1000:]}")
+        raise StoreUnavailable(f"the broker did not start; the end of its log: {log_text[-1000:]}")
 
     def kill(self) -> None:
         """Kill it, as a crash does."""
