@@ -31,6 +31,8 @@ REFUSALS: Final = {
     "record events by the clock of the store": "the clocks of its brokers decide",
     "join a transaction": f"a record is written at once, or in a transaction of Kafka; {_RELAY}",
     "read one stream": "it has no index by key; read the category, or subscribe to it and skip other streams",
+    "trim a compacted topic": "it decides itself which records are kept; set cleanup.policy=delete, or produce a "
+    "record without a value for each key that is not needed any more",
     "trim past unread events": "trim what all consumers have passed, or set retention.ms of the topic",
 }
 """What Kafka cannot do, with the reason and the remedy."""
@@ -176,7 +178,7 @@ class KafkaEvents:
     async def _trim(self, home: Home, older_than: timedelta, limit: int) -> int:
         """Delete old records up to the positions that all consumers have passed."""
         if (await self._topics.settings(home.topic)).get("cleanup.policy") != "delete":
-            raise Unsupported(f"topic {home.topic} is compacted: Kafka decides which of its records are kept")
+            refuse("trim a compacted topic")
         found = await self._categories.find(home.category)
         if found is None:
             raise CategoryNotFound(home.category)
