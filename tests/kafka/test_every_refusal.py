@@ -42,7 +42,7 @@ async def start(app: App, **settings: Any) -> None:
 
 def make_topic(app: App, category: str, **config: str) -> tuple[KafkaLocation, str]:
     """Create a topic as others do."""
-    location = KafkaLocation.parse(app.events_url or app.backend.full_url)
+    location = KafkaLocation.parse(app.events_url or str(app.backend.full_url))
     topic = location.topic(category)
     client = kafka_admin.AdminClient({"bootstrap.servers": location.servers})
     client.create_topics([kafka_admin.NewTopic(topic, 1, 1, config=config)])[topic].result(20)
