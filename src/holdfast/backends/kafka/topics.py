@@ -31,6 +31,7 @@ _TIMEOUT: Final = 10.0
 _PING: Final = 2.0
 _DESCRIBE: Final = 4.0  # a fetch waits for it, and must end soon after its share was lost
 _LOOK: Final = 0.05
+_POLL: Final = 0.2  # seconds between two looks at why a request has no answer
 _LEADERS_WITHIN: Final = 10.0  # seconds for the election of a leader
 _NO_LEADER: Final = frozenset(
     {
@@ -209,9 +210,15 @@ class KafkaTopics:
         return found
 
     async def _answer(self, asked: Any, doing: str, *, ignore: int | None = None) -> Any:
-        """Wait for the future of a request."""
+        """Wait for the future of a request; when brokers refuse the login meanwhile, not until its time limit."""
+        waiting, began = asyncio.wrap_future(asked), time.monotonic()
         try:
-            found = await asyncio.wrap_future(asked)
+            while not (await asyncio.wait([waiting], timeout=_POLL))[0]:
+                self._admin.poll(0)
+                refusal = self._health.refused_since(began)
+                if refusal is not None:
+                    raise mapped(refusal, doing, self._health)
+            found = await waiting
         except KafkaException as error:
             self._admin.poll(0)  # only now does the client report why it cannot connect
             if error_of(error).code() == ignore:
@@ -219,5 +226,7 @@ class KafkaTopics:
             if error_of(error).code() in _NO_LEADER:
                 raise _NoLeaderError(f"{doing}: {error_of(error).str()}") from error
             raise mapped(error_of(error), doing, self._health) from error
+        finally:
+            waiting.cancel()  # no effect on one that was answered
         self._health.answered()
         return found
