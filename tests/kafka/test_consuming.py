@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import Producer, TopicPartition, admin
+from confluent_kafka import KafkaException, Producer, TopicPartition, admin
 
-from holdfast import App, Event, EventContext, PayloadError
+from holdfast import App, ConfigError, Event, EventContext, PayloadError
 from holdfast.cli.main import cli
+from holdfast.errors import EventsGone
 from holdfast.store.stream_values import ConsumerView, StartAt, Subscription
 
 kafka_admin: Any = admin  # its annotations are partial
@@ -89,7 +90,7 @@ async def test_the_lag_reaches_zero_past_markers_and_aborted_records(app: App, s
     assert view.shares[0].position > 4  # three events, two markers, one record that was aborted
 
 
-async def test_the_age_of_the_oldest_unhandled_event_is_told_for_each_consumer(
+async def test_the_age_of_the_oldest_unhandled_event_is_listed_for_each_consumer(
     app: App, client: Any, prefix: str, produce: Callable[..., None]
 ):
     topic = f"{prefix}orders"
@@ -246,26 +247,79 @@ async def test_records_are_handled_in_the_order_of_their_offsets_whatever_their_
     assert [event.payload for event in found] == list(years)  # from the first record of that time or later
 
 
-async def test_a_topic_that_was_created_again_is_not_read_at_the_old_positions(
+async def create_again(client: Any, topic: str, partitions: int = 1) -> None:
+    client.delete_topics([topic])[topic].result(20)
+    async with asyncio.timeout(WITHIN):
+        while True:
+            try:
+                client.create_topics([kafka_admin.NewTopic(topic, partitions, 1)])[topic].result(20)
+            except KafkaException:  # the broker deletes it in the background
+                await asyncio.sleep(0.1)
+                continue
+            return
+
+
+async def test_a_topic_that_is_created_again_while_it_is_read_is_read_only_after_a_reset(
     app: App, client: Any, prefix: str, produce: Callable[..., None], caplog: pytest.LogCaptureFixture
 ):
     topic = f"{prefix}orders"
-    await app.category("orders", partitions=1)
-    await app.append("orders", stream="a", name="placed", payload=1)
-    handled = a_consumer(app)
-    async with app.working():
-        await until(lambda: len(handled) == 1)
-    client.delete_topics([topic])[topic].result(20)
-    await asyncio.sleep(1)  # the broker deletes it in the background, and there is nothing to ask
-    client.create_topics([kafka_admin.NewTopic(topic, 1, 1)])[topic].result(20)
-    for _ in range(3):
-        produce(topic, key=b"a", value=b"2")
+    handled: list[Any] = []
 
+    @app.consumer("billing", category="orders", poll_interval=0.2)
+    async def billing(event: Event) -> None:
+        handled.append(event.payload)
+
+    def produce_new(*numbers: int) -> None:
+        for number in numbers:
+            produce(topic, partition=0, key=b"a", value=str(number).encode())
+
+    await app.category("orders", partitions=1)
+    old = [f"old {number}" for number in range(5)]
+    for payload in old:
+        await app.append("orders", stream="a", name="placed", payload=payload)
     with caplog.at_level(logging.ERROR, "holdfast.streams"):
         async with app.working():
+            await until(lambda: handled == old)
+            await until_lag(app, "billing")
+            await create_again(client, topic, partitions=2)
+            produce_new(0, 1, 2)
+            await until(lambda: "is stopped" in caplog.text)
+            produce_new(*range(3, 10))  # past the old position, too
             await until(lambda: "deleted and created again" in caplog.text)
+            assert handled == old
 
-    assert len(handled) == 1
+            await app.consumers.reset("billing", "beginning")
+            await until(lambda: handled[5:] == list(range(10)))
+            view = await until_lag(app, "billing")
+
+    assert len(view.shares) == 2
+
+
+async def test_a_topic_that_was_created_again_is_accepted_only_where_no_position_would_mean_other_records(
+    app: App, client: Any, prefix: str
+):
+    await app.category("orders", partitions=2)
+    consumers: Any = (await app.opened()).streams.consumers
+    for name in ("billing", "shipping"):
+        await consumers.subscribe(name, Subscription("orders"), StartAt.BEGINNING)
+    await create_again(client, f"{prefix}orders")
+    with pytest.raises(ConfigError, match="created again with 1 partitions, and category 'orders' has 2"):
+        await app.consumers.reset("billing", "beginning")
+    client.create_partitions([kafka_admin.NewPartitions(f"{prefix}orders", 2)])[f"{prefix}orders"].result(20)
+    for number in range(5):
+        await app.append("orders", stream=f"order-{number}", name="placed")
+    with pytest.raises(ConfigError, match=r"Other consumers have positions among the former events: shipping\. Forget"):
+        await app.consumers.reset("billing", "end")
+    with pytest.raises(EventsGone, match="deleted and created again"):
+        await app.read("orders")
+    await app.consumers.pause("shipping")
+    await app.consumers.forget("shipping")
+
+    await app.consumers.reset("billing", datetime(2000, 1, 1, tzinfo=UTC))
+
+    view = await view_of(app, "billing")
+    assert ([share.position for share in view.shares], view.lag) == ([0, 0], 5)
+    assert len(await app.read("orders")) == 5
 
 
 async def test_partitions_that_are_added_are_consumed_from_their_beginning(
@@ -304,3 +358,17 @@ async def test_trim_deletes_only_what_every_consumer_has_passed(app: App):
     assert await app.trim("orders", 3600) == 0
     assert await app.trim("orders", 0) == 6
     assert [event.payload for event in await app.read("orders")] == [6]
+
+
+async def test_trim_deletes_nothing_where_the_share_of_a_reader_does_not_exist_yet(app: App, client: Any, prefix: str):
+    streams = (await app.opened()).streams
+    await app.category("orders", partitions=1)
+    await streams.consumers.subscribe("billing", Subscription("orders"), StartAt.BEGINNING)
+    await streams.consumers.subscribe("audit", Subscription(), StartAt.BEGINNING)
+    client.create_partitions([kafka_admin.NewPartitions(f"{prefix}orders", 2)])[f"{prefix}orders"].result(20)
+    for number in range(8):  # no node runs, so no leader adds the shares of the partition and of the category
+        await app.append("orders", stream=f"order-{number}", name="placed")
+        await app.append("sales", stream=f"order-{number}", name="made")
+
+    assert [await app.trim(category, 0) for category in ("orders", "sales")] == [0, 0]
+    assert {event.partition_id for event in await app.read("orders")} == {0, 1}

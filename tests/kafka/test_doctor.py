@@ -34,11 +34,12 @@ def test_healthy_topics_are_fine():
     [
         ({"trouble": "topic shop.orders was deleted"}, "topics", FindingLevel.BAD, "was deleted"),
         ({"replicas": 1}, "replicas", FindingLevel.WARN, "raise the replication factor"),
-        ({"min_in_sync": 1}, "replicas", FindingLevel.WARN, "set min.insync.replicas"),
+        ({"min_in_sync": 1}, "in-sync replicas", FindingLevel.WARN, "set min.insync.replicas"),
         ({"added": 3}, "partitions", FindingLevel.WARN, "its order is not kept"),
         ({"stopped": ("billing, partition 0",)}, "positions", FindingLevel.BAD, "consumer reset NAME --to beginning"),
         ({"retention": 100.0, "unread_for": 60.0}, "retention", FindingLevel.BAD, "Raise retention.ms"),
         ({"retention": 100.0, "unread_for": 10.0}, "retention", FindingLevel.OK, "no unread event"),
+        ({"retention_bytes": 10**9}, "retention by size", FindingLevel.WARN, "1,000,000,000 bytes"),
     ],
 )
 def test_a_topic_that_may_lose_events_is_found(change: dict[str, Any], check: str, level: FindingLevel, said: str):
@@ -48,9 +49,21 @@ def test_a_topic_that_may_lose_events_is_found(change: dict[str, Any], check: st
     assert said in found[check][1]
 
 
-async def test_the_facts_of_an_app_tell_of_its_topics(app: App, client: Any, prefix: str, produce: Callable[..., None]):
+def test_a_topic_with_one_replica_hides_no_other():
+    single = msgspec.structs.replace(HEALTHY, topic="single", replicas=1, min_in_sync=1)
+    alone = msgspec.structs.replace(HEALTHY, topic="alone", min_in_sync=1)
+
+    found = findings(single, alone)
+
+    assert found["replicas"][1].startswith("replication factor 1: single ")
+    assert found["in-sync replicas"][1].startswith("min.insync.replicas 1: alone ")
+
+
+async def test_the_facts_of_an_app_describe_its_topics(
+    app: App, client: Any, prefix: str, produce: Callable[..., None]
+):
     topic = f"{prefix}orders"
-    new = kafka_admin.NewTopic(topic, 1, 1, config={"retention.ms": "3600000"})
+    new = kafka_admin.NewTopic(topic, 1, 1, config={"retention.ms": "3600000", "retention.bytes": "4096"})
     client.create_topics([new])[topic].result(20)
     produce(topic, key=b"a", value=b"1", timestamp=1_000_000_000_000)
     backend = await app.opened()
@@ -59,7 +72,8 @@ async def test_the_facts_of_an_app_tell_of_its_topics(app: App, client: Any, pre
 
     found = await facts_of(app)
 
-    assert (found.topic, found.replicas, found.min_in_sync, found.retention) == (topic, 1, 1, 3600.0)
+    assert (found.topic, found.replicas, found.min_in_sync) == (topic, 1, 1)
+    assert (found.retention, found.retention_bytes) == (3600.0, 4096)
     assert found.unread_for is not None
     assert found.unread_for > 3600.0
 
@@ -88,7 +102,7 @@ async def test_shares_whose_next_events_are_gone_are_named(app: App, client: Any
     assert (await facts_of(app)).stopped == ()
 
 
-async def test_partitions_that_were_added_are_told(app: App, client: Any, prefix: str):
+async def test_partitions_that_were_added_are_reported(app: App, client: Any, prefix: str):
     await app.category("orders", partitions=1)
     client.create_partitions([kafka_admin.NewPartitions(f"{prefix}orders", 4)])[f"{prefix}orders"].result(20)
 

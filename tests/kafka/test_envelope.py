@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from holdfast import PayloadError
-from holdfast.backends.kafka.envelope import event_of, headers_of
+from holdfast import ConfigError, PayloadError
+from holdfast.backends.kafka.envelope import check_headers, event_of, headers_of
 from holdfast.model.event import NewEvent
 from holdfast.model.ids import new_id
 from holdfast.streams.event import Event
@@ -46,6 +46,19 @@ def test_an_event_round_trips():
         new.headers,
     )
     assert (found.partition_id, found.position, found.version, found.recorded_us) == (3, 42, 0, 1_700_000_000_123_000)
+
+
+def test_no_header_of_an_event_replaces_one_of_holdfast():
+    new = NewEvent(new_id(), "orders", "a", "placed", "1", {"holdfast-id": "x", "holdfast-name": "y", "by": "shop"})
+
+    assert headers_of(new, 7) == {
+        "holdfast-id": new.id,
+        "holdfast-name": "placed",
+        "holdfast-version": "7",
+        "by": "shop",
+    }
+    with pytest.raises(ConfigError, match="headers holdfast-id, holdfast-name: in Kafka, names that begin with"):
+        check_headers(new)
 
 
 def test_the_id_of_a_foreign_record_depends_on_its_place_alone():

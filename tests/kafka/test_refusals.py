@@ -1,4 +1,4 @@
-"""What Kafka cannot do is refused, with the remedy, and nothing is written."""
+"""What is refused in or near a transaction of the store, and beside its categories: nothing is written."""
 
 from __future__ import annotations
 
@@ -10,25 +10,14 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
-from confluent_kafka import admin
 from psycopg import sql
 from tests.kafka.test_consuming import until_lag
 from tests.servers.postgres import parts_of
 
 from holdfast import App, ConfigError, Event, EventContext, Unsupported
-from holdfast.store.stream_values import StartAt, Subscription
 
 pytestmark = pytest.mark.parametrize("store", ["sqlite", "postgresql"])
-admin_client: Any = admin  # its annotations are partial
 REFUSED_TRANSACTION = r"Kafka cannot join a transaction: .*copy it to Kafka with app\.relay"
-
-
-async def test_an_append_with_an_expected_version_is_refused(app: App):
-    with pytest.raises(Unsupported, match=r"Kafka cannot append with expected_version: .*category in the store"):
-        await app.append("orders", stream="a", name="placed", expected_version=0)
-
-    await app.category("orders", partitions=1)
-    assert len(await app.read("orders")) == 0
 
 
 @contextmanager
@@ -87,29 +76,6 @@ async def test_an_append_to_a_relayed_category_joins_the_callers_transaction(app
             appended = await app.append("sales", stream="a", name="made", using=connection)
             assert appended.version == number
     assert len(await app.read("sales")) == 2
-
-
-async def test_one_stream_is_not_read_alone(app: App):
-    await app.append("orders", stream="a", name="placed")
-
-    with pytest.raises(Unsupported, match="it has no index by key"):
-        await app.read("orders", stream="a")
-    streams = (await app.opened()).streams
-    for category in ("orders", "unknown"):
-        with pytest.raises(Unsupported, match="it has no index by key"):
-            await streams.consumers.subscribe("billing", Subscription(category, "a"), StartAt.BEGINNING)
-
-
-async def test_a_trim_past_unread_events_and_of_a_compacted_topic_is_refused(app: App, client: Any, prefix: str):
-    await app.append("orders", stream="a", name="placed")
-    with pytest.raises(Unsupported, match="Kafka cannot trim past unread events: trim what all consumers have passed"):
-        await app.trim("orders", 0, past_unread=True)
-    new = admin_client.NewTopic(f"{prefix}prices", 1, 1, config={"cleanup.policy": "compact"})
-    client.create_topics([new])[f"{prefix}prices"].result(20)
-    with pytest.raises(Unsupported, match="is compacted: Kafka decides which of its records are kept"):
-        await app.trim("prices", 0)
-
-    assert len(await app.read("orders")) == 1
 
 
 async def test_an_app_without_kafka_does_not_mistake_its_categories_for_empty_ones(app: App, url: str):

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import sqlite3
+import threading
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
@@ -70,6 +71,10 @@ def relay_of(app: App) -> CategoryRelay:
     return relay
 
 
+def senders() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("holdfast-relay-")]
+
+
 async def test_events_of_a_transaction_reach_the_topic_in_order_if_it_commits(
     app: App, servers: str, topic: str, tmp_path: Path
 ):
@@ -84,6 +89,10 @@ async def test_events_of_a_transaction_reach_the_topic_in_order_if_it_commits(
 
     async with app.working():
         await until_relayed(app)
+        assert senders()
+    async with asyncio.timeout(WITHIN):
+        while senders():  # noqa: ASYNC110 - each ends in its thread, after its share
+            await asyncio.sleep(0.02)
 
     records = records_of(servers, topic)
     assert numbers_of(records) == {
@@ -115,6 +124,27 @@ async def test_a_crash_between_the_commits_of_kafka_and_of_the_store_sends_nothi
         await until_relayed(app)
 
     assert [json.loads(record.value)["number"] for record in records_of(servers, topic)] == list(range(30))
+
+
+async def test_a_relay_that_begins_while_no_broker_answers_creates_the_topic_later(
+    app: App, servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
+):
+    await append(app, range(6))
+    target = relay_of(app).target
+    check, calls = target.check, 0
+
+    async def unanswered_at_first(*categories: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise StoreUnavailable("no broker answers")
+        await check(*categories)
+
+    monkeypatch.setattr(target, "check", unanswered_at_first)
+    async with app.working():
+        await until_relayed(app)
+
+    assert len(records_of(servers, topic)) == 6
 
 
 async def test_a_sender_whose_share_was_taken_is_fenced_and_its_successor_knows_what_it_has_sent(

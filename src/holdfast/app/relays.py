@@ -68,7 +68,7 @@ class Relays:
         consumer = make_consumer(
             name, relay.send, category=category, batch=batch, commit_every=batch, poll_interval=poll_interval
         )
-        self._app.subscribed.add(msgspec.structs.replace(consumer, prepare=relay.prepare))
+        self._app.subscribed.add(msgspec.structs.replace(consumer, prepare=relay.prepare, ended=target.end))
         self._by_name[name] = relay
         self.categories.add(category)
 
@@ -94,11 +94,12 @@ class CategoryRelay:
         self._app = app
         self._category = category
         self.target = target
+        self._is_checked = False
 
     async def prepare(self) -> None:
         """Create category and topic where they are missing; raises `ConfigError` if the one cannot go to the other.
 
-        If no broker answers, the node begins all the same, and the relay waits for one.
+        If no broker answers, the node begins all the same; the relay does this before it sends its first event.
         """
         try:
             await self._check()
@@ -113,6 +114,7 @@ class CategoryRelay:
             known = await self._known()
         if known is not None:
             await self.target.check(known, await streams.foreign.all())
+            self._is_checked = True
 
     async def _known(self) -> Category | None:
         """Return the category, or None if it does not exist yet."""
@@ -127,6 +129,8 @@ class CategoryRelay:
 
     async def send(self, events: list[Event], ctx: EventContext) -> None:
         """Send the events that were not sent yet; the consumer commits its position afterwards."""
+        if not self._is_checked:
+            await self._check()
         place = (ctx.partition_id, ctx.fence)
         batch = [event.as_stored() for event in events]
         sent = await self.target.begin(*place)

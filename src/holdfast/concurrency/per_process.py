@@ -74,6 +74,12 @@ class PerProcess(Generic[T]):
                 held = self._held = (os.getpid(), self._make())
         return held[1]
 
+    @property
+    def made(self) -> T | None:
+        """The object of this process if it was made, else None."""
+        held = self._held
+        return held[1] if held is not None and held[0] == os.getpid() else None
+
     def put_aside(self) -> tuple[int, T] | None:
         """Return what is held and forget it; for `refusing`."""
         held, self._held = self._held, None

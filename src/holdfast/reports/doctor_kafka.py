@@ -23,7 +23,7 @@ def examine_kafka(facts: Mapping[str, str]) -> list[Finding]:
     if not topics:
         return [fine("topics", "none")]
     found = [topic for topic in topics if not topic.trouble]
-    return [_trouble(topics), *_partitions(found), _positions(found), _replicas(found), _retention(found)]
+    return [_trouble(topics), *_partitions(found), _positions(found), *_replicas(found), *_retention(found)]
 
 
 def _trouble(topics: Sequence[ForeignTopic]) -> Finding:
@@ -50,27 +50,33 @@ def _positions(topics: Sequence[ForeignTopic]) -> Finding:
     return Finding("positions", FindingLevel.BAD, some(stopped), remedy)
 
 
-def _replicas(topics: Sequence[ForeignTopic]) -> Finding:
+def _replicas(topics: Sequence[ForeignTopic]) -> list[Finding]:
+    findings: list[Finding] = []
     single = [topic.topic for topic in topics if topic.replicas < _SAFE_REPLICAS]
     if single:
-        remedy = "Their only broker may take acknowledged events with it: raise the replication factor to 3."
-        return Finding("replicas", FindingLevel.WARN, f"replication factor 1: {some(single)}", remedy)
-    alone = [topic.topic for topic in topics if topic.min_in_sync < _SAFE_REPLICAS]
+        remedy = "With its only broker, acknowledged events are lost: raise the replication factor to 3."
+        findings.append(Finding("replicas", FindingLevel.WARN, f"replication factor 1: {some(single)}", remedy))
+    alone = [topic.topic for topic in topics if topic.min_in_sync < _SAFE_REPLICAS <= topic.replicas]
     if alone:
         remedy = "An event may be acknowledged by one broker alone: set min.insync.replicas of the topics to 2."
-        return Finding("replicas", FindingLevel.WARN, f"min.insync.replicas 1: {some(alone)}", remedy)
-    return fine("replicas", "acknowledged events survive the loss of a broker")
+        findings.append(Finding("in-sync replicas", FindingLevel.WARN, f"min.insync.replicas 1: {some(alone)}", remedy))
+    return findings or [fine("replicas", "acknowledged events survive the loss of a broker")]
 
 
-def _retention(topics: Sequence[ForeignTopic]) -> Finding:
-    """Warn when half of the time is over after which unread events are deleted."""
+def _retention(topics: Sequence[ForeignTopic]) -> list[Finding]:
+    """Warn when half of the time is over after which unread events are deleted, and where their size decides."""
+    findings: list[Finding] = []
     near = [
         f"{topic.topic} deletes after {span(timedelta(seconds=topic.retention))}, and its oldest unread event is "
         f"{span(timedelta(seconds=topic.unread_for))} old"
         for topic in topics
         if topic.retention is not None and topic.unread_for is not None and topic.unread_for * _HALF > topic.retention
     ]
-    if not near:
-        return fine("retention", "no unread event is about to be deleted")
-    remedy = "Raise retention.ms of the topic, or make its consumers faster: deleted events stop them."
-    return Finding("retention", FindingLevel.BAD, some(near), remedy)
+    if near:
+        remedy = "Raise retention.ms of the topic, or make its consumers faster: deleted events stop them."
+        findings.append(Finding("retention", FindingLevel.BAD, some(near), remedy))
+    sized = [f"{topic.topic}: {topic.retention_bytes:,} bytes" for topic in topics if topic.retention_bytes is not None]
+    if sized:
+        remedy = "Events are deleted by size, read or not: set retention.bytes of the topics to -1."
+        findings.append(Finding("retention by size", FindingLevel.WARN, some(sized), remedy))
+    return findings or [fine("retention", "no unread event is about to be deleted")]

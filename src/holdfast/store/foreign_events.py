@@ -1,7 +1,8 @@
 """The port's verbs for categories whose events another system keeps, such as Kafka.
 
 Positions, shares and parked events stay in the store. A `home` is a text of that system's backend; it says where the
-events are, and is stored with the category. A category has one home, and never changes it.
+events are, and is stored with the category. A category has one home, and only `reset` changes it, when all events there
+are gone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,13 @@ class PartitionEnds(NamedTuple):
     trimmed: int
 
 
+class MovedCategory(NamedTuple):
+    """A category with a new home, and the ends of its partitions there."""
+
+    category: Category
+    ends: Sequence[PartitionEnds]
+
+
 FOREIGN_TOPICS: Final = "foreign_topics"
 """The fact of `Insight.facts` that holds a list of `ForeignTopic`, as JSON."""
 
@@ -29,8 +37,9 @@ FOREIGN_TOPICS: Final = "foreign_topics"
 class ForeignTopic(msgspec.Struct, frozen=True, kw_only=True):
     """How the other system keeps the events of a category; `trouble` says why that is unknown, or wrong.
 
-    Events are deleted after `retention` seconds; the oldest one that a consumer has not read is `unread_for` old.
-    `stopped` names the shares whose next events are gone, and `added` is the number of partitions that are new.
+    Events are deleted after `retention` seconds, and when a partition has more than `retention_bytes`; the oldest one
+    that a consumer has not read is `unread_for` old. `stopped` names the shares whose next events are gone, and `added`
+    is the number of partitions that are new.
     """
 
     category: str
@@ -39,6 +48,7 @@ class ForeignTopic(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int = 0
     min_in_sync: int = 0
     retention: float | None = None
+    retention_bytes: int | None = None
     unread_for: float | None = None
     stopped: tuple[str, ...] = ()
     added: int = 0
@@ -70,8 +80,12 @@ class ForeignEvents(Protocol):
         """Register a consumer as `ConsumerStore.subscribe` does, at positions that the store cannot find itself."""
         ...
 
-    async def reset(self, consumer: str, to: KnownStart) -> bool:
-        """Set the positions of a paused consumer as `ConsumerStore.reset` does, likewise."""
+    async def reset(self, consumer: str, to: KnownStart, moved: Sequence[MovedCategory] = ()) -> bool:
+        """Set the positions of a paused consumer as `ConsumerStore.reset` does, likewise.
+
+        In the same step, `moved` categories get their new homes. Raises `ConfigError` if another consumer has positions
+        in one of them: they would mean other events.
+        """
         ...
 
     async def look(self, grant: Grant, streams: Collection[str], *, limit: int) -> Fetched:
@@ -82,8 +96,9 @@ class ForeignEvents(Protocol):
         ...
 
     async def passed(self, category: Category) -> dict[int, int]:
-        """Return, for each partition that has a reader, the position that all its readers have passed.
+        """Return, for each partition, the position that all its readers have passed, at most its noted end.
 
-        Parked events are stored with their content, and so keep nothing.
+        A reader whose share a leader has not added yet has passed nothing there. Parked events are stored with their
+        content, and so keep nothing.
         """
         ...

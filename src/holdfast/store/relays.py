@@ -53,6 +53,10 @@ class EventRelay(Protocol):
         """
         ...
 
+    def end(self, partition_id: int, generation: int) -> None:
+        """End the client of a partition after its last batch under this grant; does not block."""
+        ...
+
     async def begin_again(self, partitions: int) -> None:
         """Fence all senders, and forget what was sent: the next grant sends from the position of the consumer."""
         ...

@@ -56,6 +56,8 @@ class Consumer(msgspec.Struct, frozen=True):
     capacity: int
     prepare: Callable[[], Awaitable[None]] | None = None
     """Called before a node subscribes it, to check what it needs."""
+    ended: Callable[[int, int], None] | None = None
+    """Called with partition and generation when this node has ended a share, for whatever reason; does not block."""
 
     def __repr__(self) -> str:
         """Show the name and the subscription."""

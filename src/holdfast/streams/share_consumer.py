@@ -137,6 +137,13 @@ class ShareConsumer:
     async def run(self) -> None:
         """Consume until drained or dropped; release the share unless it was dropped."""
         try:
+            await self._run()
+        finally:
+            if self.consumer.ended is not None:
+                self.consumer.ended(self.grant.share.partition_id, self.grant.generation)
+
+    async def _run(self) -> None:
+        try:
             with contextlib.suppress(Stopped):
                 await self._consume()
             if not self._is_dropped:

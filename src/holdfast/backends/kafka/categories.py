@@ -9,19 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
-from holdfast.backends.kafka.buffers import recreated
+from holdfast.backends.kafka.buffers import deleted
 from holdfast.backends.kafka.homes import Home
 from holdfast.backends.kafka.location import KafkaLocation
 from holdfast.backends.kafka.topics import KafkaTopics, TopicFacts
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.model.event import DEFAULT_PARTITIONS
-from holdfast.store.foreign_events import ForeignEvents, PartitionEnds
-from holdfast.store.stream_values import Category, Subscription
+from holdfast.store.foreign_events import ForeignEvents, MovedCategory, PartitionEnds
+from holdfast.store.stream_values import Category, Start, StartAt, Subscription
 
 _logger = logging.getLogger("holdfast.kafka")
 _LOOK_AGAIN: Final = 0.5
@@ -111,15 +112,52 @@ class KafkaCategories:
     async def check(self, home: Home) -> TopicFacts:
         """Return the facts of a topic; raises `EventsGone` if it was deleted, or deleted and created again."""
         self._described[home.topic] = time.monotonic()
+        found = await self._look(home)
+        if found is None or found.topic_id != home.topic_id:
+            self._gone.add(home)
+            self._known.pop(home.category, None)  # another process may reset its consumers
+            raise deleted(home, is_back=found is not None)
+        self._gone.discard(home)
+        return found
+
+    async def _look(self, home: Home) -> TopicFacts | None:
         found = await self._topics.describe(home.topic)
         if found is None:
             await asyncio.sleep(_LOOK_AGAIN)  # a broker that has just started may not know its topics yet
             found = await self._topics.describe(home.topic)
-        if found is None or found.topic_id != home.topic_id:
-            self._gone.add(home)
-            raise recreated(home)
-        self._gone.discard(home)
         return found
+
+    async def created_again(self, category: Category) -> MovedCategory | None:
+        """Return a category with the topic that has replaced its own; None if it is the same one.
+
+        Raises `EventsGone` if there is none, and `ConfigError` if it has fewer partitions.
+        """
+        home = Home.of(category)
+        found = await self._look(home)
+        if found is None:
+            raise deleted(home, is_back=False)
+        if found.topic_id == home.topic_id:
+            return None
+        if found.partitions < category.partitions:
+            raise ConfigError(
+                f"topic {home.topic} was created again with {found.partitions} partitions, and category "
+                f"{home.category!r} has {category.partitions}: add partitions to the topic"
+            )
+        now = home._replace(topic_id=found.topic_id)
+        ends = await self._topics.ends(home.topic, found.partitions)
+        return MovedCategory(category._replace(home=str(now), partitions=found.partitions), ends)
+
+    def moved(self, category: Category) -> None:
+        """Note that a category has another home by now."""
+        self._known[category.category] = category
+
+    async def begins(self, category: Category, ends: Sequence[PartitionEnds], start: Start) -> list[int]:
+        """Return the positions that a start means now in the partitions of a category."""
+        if not isinstance(start, datetime):
+            return [_begin(end, start) for end in ends]
+        topic = Home.of(category).topic
+        found = [await self._topics.position_at(topic, number, start) for number in range(len(ends))]
+        return [end.head if at is None else at for at, end in zip(found, ends, strict=True)]
 
     async def check_while_reading(self, home: Home, *, is_new: bool) -> None:
         """Check a topic before it is read from a position, and now and then afterwards, in the background.
@@ -186,3 +224,9 @@ class KafkaCategories:
             failed.add(name)
             if name not in self._failed:
                 _logger.warning("category %r: could not look at its topic: %s", name, error)
+
+
+def _begin(end: PartitionEnds, start: StartAt | int) -> int:
+    if isinstance(start, StartAt):
+        return end.trimmed if start is StartAt.BEGINNING else end.head
+    return max(end.trimmed, min(start, end.head))

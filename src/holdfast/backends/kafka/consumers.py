@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -15,8 +15,9 @@ from holdfast.backends.kafka.reading import KafkaReader, Place
 from holdfast.errors import LeaseLost
 from holdfast.model.allocation import Grant, Share
 from holdfast.store.consumers import ConsumerStore
-from holdfast.store.foreign_events import ForeignEvents, PartitionEnds
+from holdfast.store.foreign_events import ForeignEvents, MovedCategory, PartitionEnds
 from holdfast.store.stream_values import (
+    Category,
     Commit,
     CommitVerdict,
     ConsumerView,
@@ -24,7 +25,6 @@ from holdfast.store.stream_values import (
     KnownStart,
     Park,
     Start,
-    StartAt,
     Subscription,
 )
 
@@ -59,21 +59,16 @@ class AnchoredConsumers(OverStore[ConsumerStore]):
 
     async def _known_start(self, subscription: Subscription, start: Start) -> KnownStart | None:
         """Return the positions in Kafka that a start means now; None if the subscription reads none there."""
-        categories = await self._categories.of(subscription)
-        if not categories:
-            return None
         positions: dict[tuple[str, int], int] = {}
-        for category in categories:
-            for number, end in enumerate(await self._categories.ends(category)):
-                positions[category.category, number] = await self._begin(category.category, number, end, start)
-        return KnownStart(positions, start)
+        for category in await self._categories.of(subscription):
+            positions |= await self._begins(category, await self._categories.ends(category), start)
+        return KnownStart(positions, start) if positions else None
 
-    async def _begin(self, category: str, partition_id: int, end: PartitionEnds, start: Start) -> int:
-        if isinstance(start, datetime):
-            return await self._events.position_at(category, partition_id, start)
-        if isinstance(start, StartAt):
-            return end.trimmed if start is StartAt.BEGINNING else end.head
-        return max(end.trimmed, min(start, end.head))
+    async def _begins(
+        self, category: Category, ends: Sequence[PartitionEnds], start: Start
+    ) -> dict[tuple[str, int], int]:
+        found = await self._categories.begins(category, ends, start)
+        return {(category.category, number): position for number, position in enumerate(found)}
 
     async def fetch(  # noqa: D102
         self, grant: Grant, *, after: int, limit: int, max_bytes: int = 16 * 1024 * 1024
@@ -132,12 +127,24 @@ class AnchoredConsumers(OverStore[ConsumerStore]):
         behind = {share: ages.get(place) for share, place in places.items()}
         return [_dated(view, behind) for view in views]
 
-    async def reset(self, consumer: str, to: Start) -> bool:  # noqa: D102
-        for view in await self._store.consumers():
-            known = await self._known_start(view.subscription, to) if view.name == consumer else None
-            if known is not None:
-                return await self._foreign.reset(consumer, known)
-        return await self._store.reset(consumer, to)
+    async def reset(self, consumer: str, to: Start) -> bool:
+        """Reset as the store does; where a topic was created again, that one is read from now on."""
+        views = [view for view in await self._store.consumers() if view.name == consumer]
+        categories = await self._categories.of(views[0].subscription) if views else []
+        if not categories:
+            return await self._store.reset(consumer, to)
+        positions: dict[tuple[str, int], int] = {}
+        moved: list[MovedCategory] = []
+        for category in categories:
+            again = await self._categories.created_again(category)
+            if again is not None:
+                moved.append(again)
+            ends = await self._categories.ends(category) if again is None else again.ends
+            positions |= await self._begins(category, ends, to)
+        is_reset = await self._foreign.reset(consumer, KnownStart(positions, to), moved)
+        for each in moved if is_reset else ():
+            self._categories.moved(each.category)
+        return is_reset
 
     async def position_of(self, share: Share, at: datetime) -> int:  # noqa: D102
         if await self._categories.home(share.category) is None:

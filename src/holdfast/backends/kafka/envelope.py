@@ -5,6 +5,7 @@
    payload         value, JSON      null: null; not UTF-8: "~b64:…"; what is not JSON fails when the handler decodes it,
                                     never in the reader, and `content` has its bytes
    id, name        headers holdfast-id, holdfast-name; of others' records: derived from the place, "record"
+   headers         headers as they are; those named holdfast-… are Holdfast's
    position        offset + 1       so a committed position is the next offset to read
 ```
 """
@@ -16,13 +17,15 @@ from hashlib import sha256
 from typing import Any, Final
 from uuid import UUID, uuid5
 
+from holdfast.errors import ConfigError
 from holdfast.model.event import BINARY, NewEvent, StoredEvent
 from holdfast.model.ids import is_id
 from holdfast.model.names import MAX_NAME
 
-ID: Final = "holdfast-id"
-NAME: Final = "holdfast-name"
-VERSION: Final = "holdfast-version"
+_OURS: Final = "holdfast-"
+ID: Final = f"{_OURS}id"
+NAME: Final = f"{_OURS}name"
+VERSION: Final = f"{_OURS}version"
 _FOREIGN_NAME: Final = "record"
 _LONGEST: Final = 255  # characters of the name of a stream
 _DIGITS: Final = 19
@@ -33,12 +36,18 @@ Headers = dict[str, bytes | str | None]
 
 
 def headers_of(event: NewEvent | StoredEvent, version: int | None = None) -> Headers:
-    """Return the headers of an event's record."""
-    headers: Headers = {ID: event.id, NAME: event.name}
+    """Return the headers of an event's record; none of the event's own replaces one of Holdfast's."""
+    headers: Headers = {**(event.headers or {}), ID: event.id, NAME: event.name}
     if version is not None:
         headers[VERSION] = str(version)
-    headers.update(event.headers or {})
     return headers
+
+
+def check_headers(event: NewEvent) -> None:
+    """Raise `ConfigError` for headers that would be read as those of Holdfast."""
+    taken = sorted(name for name in event.headers or () if name.startswith(_OURS))
+    if taken:
+        raise ConfigError(f"headers {', '.join(taken)}: in Kafka, names that begin with {_OURS!r} are Holdfast's own")
 
 
 def event_of(category: str, topic_id: str, message: Any) -> StoredEvent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -68,6 +69,7 @@ class ClientHealth:
         self._is_down = False
         self.refusal: KafkaError | None = None
         """Why brokers refuse the login of this client, since their last answer: calls only see that none answers."""
+        self._refused_at = 0.0
 
     @property
     def is_down(self) -> bool:
@@ -77,11 +79,15 @@ class ClientHealth:
     def on_error(self, error: KafkaError) -> None:
         """Note an error; the client calls this in any of its threads."""
         if error.code() in _LOGIN_REFUSED or _is_untrusted(error):
-            self.refusal = error
+            self.refusal, self._refused_at = error, time.monotonic()
         is_down = error.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
         if is_down and not self._is_down:
             self._is_down = True
             _logger.warning("%s: no broker can be reached, reconnecting: %s", self._url, error.str())
+
+    def refused_since(self, began: float) -> KafkaError | None:
+        """Return why brokers have refused the login since an instant of the monotonic clock."""
+        return self.refusal if self._refused_at >= began else None
 
     def answered(self) -> None:
         """Note that a broker has answered, after a login."""
@@ -111,7 +117,7 @@ def mapped(error: KafkaError, doing: str, health: ClientHealth) -> HoldfastError
             return ConfigError(f"{doing}: TLS failed, check tls= and ca= in the URL: {denial.str()}")
         return ConfigError(f"{doing}: the broker denies it, check user, password and rights: {denial.str()}")
     if code in _UNKNOWN_TOPIC:
-        return CategoryNotFound(f"{text}; the first append creates the topic, or app.category(…)")
+        return CategoryNotFound(f"{text}; app.category(…), the first append or the start of a relay creates the topic")
     if code in _TOO_LARGE:
         return PayloadError(f"{text}; the limits are max.message.bytes (topic) and message.max.bytes (client)")
     if code in _FENCED:

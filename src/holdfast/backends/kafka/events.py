@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final, NoReturn
 
 from holdfast.backends.kafka.categories import KafkaCategories
-from holdfast.backends.kafka.envelope import headers_of
+from holdfast.backends.kafka.envelope import check_headers, headers_of
 from holdfast.backends.kafka.error_map import ClientHealth
 from holdfast.backends.kafka.homes import Home
 from holdfast.backends.kafka.location import KafkaLocation
@@ -31,6 +31,8 @@ REFUSALS: Final = {
     "record events by the clock of the store": "the clocks of its brokers decide",
     "join a transaction": f"a record is written at once, or in a transaction of Kafka; {_RELAY}",
     "read one stream": "it has no index by key; read the category, or subscribe to it and skip other streams",
+    "trim a compacted topic": "it decides itself which records are kept; set cleanup.policy=delete, or produce a "
+    "record without a value for each key that is not needed any more",
     "trim past unread events": "trim what all consumers have passed, or set retention.ms of the topic",
 }
 """What Kafka cannot do, with the reason and the remedy."""
@@ -86,6 +88,8 @@ class KafkaEvents:
             refuse("join a transaction")
         if any(event.expected_version is not None for event in events):
             refuse("append with expected_version")
+        for event in events:
+            check_headers(event)
         homes = {name: Home.of(await self._categories.open(name)) for name in names}
         topics = [homes[event.category].topic for event in events]
         records = [
@@ -174,7 +178,7 @@ class KafkaEvents:
     async def _trim(self, home: Home, older_than: timedelta, limit: int) -> int:
         """Delete old records up to the positions that all consumers have passed."""
         if (await self._topics.settings(home.topic)).get("cleanup.policy") != "delete":
-            raise Unsupported(f"topic {home.topic} is compacted: Kafka decides which of its records are kept")
+            refuse("trim a compacted topic")
         found = await self._categories.find(home.category)
         if found is None:
             raise CategoryNotFound(home.category)
@@ -184,7 +188,7 @@ class KafkaEvents:
         deleted: dict[int, int] = {}
         for number, end in enumerate(ends):
             old = await self._topics.position_at(home.topic, number, before)
-            last = min(end.head if old is None else old, passed.get(number, end.head), end.trimmed + limit)
+            last = min(end.head if old is None else old, passed[number], end.trimmed + limit)
             if last > end.trimmed:
                 deleted[number] = last
                 limit -= last - end.trimmed

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -37,7 +37,7 @@ class KafkaAppender:
         self._transactional: TransactionalProducer | None = None
         self._failure: KafkaError | None = None
         """Why the last producer of single events has failed."""
-        self._making = threading.Lock()
+        self._handing = threading.Lock()
         self._closed = threading.Event()
         self._poller: threading.Thread | None = None
         # One thread: a producer has one transaction at a time.
@@ -47,8 +47,16 @@ class KafkaAppender:
         """Write records, all or none; return their places, in order."""
         if len(records) == 1:
             return [await self._append_one(records[0])]
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._transactions, self._append_all, records)
+        doing = f"append {len(records)} events to {', '.join(sorted({record.topic for record in records}))}"
+        try:
+            return await asyncio.wrap_future(self._transactions.submit(self._append_all, records, doing))
+        except RuntimeError as error:  # no call is taken any more
+            raise _closed(doing) from error
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._closed.is_set() and (task is None or not task.cancelling()):  # not the caller: `close`
+                raise _closed(doing) from None
+            raise
 
     async def _append_one(self, record: OutgoingRecord) -> WrittenAt:
         loop = asyncio.get_running_loop()
@@ -61,7 +69,7 @@ class KafkaAppender:
         delivery = Delivery(1, wake)
         doing = f"append to {record.topic}"
         try:
-            produce(self._polled(), record, delivery.callback(0))
+            self._produce(record, delivery.callback(0), doing)
         except KafkaException as error:
             raise mapped(error_of(error), doing, self._health) from error
         except BufferError:
@@ -69,43 +77,45 @@ class KafkaAppender:
         await answered.wait()
         if delivery.error is not None:
             is_unsent = delivery.error.code() == KafkaError._PURGE_QUEUE  # noqa: SLF001
+            if is_unsent and self._closed.is_set():
+                raise _closed(doing)
             cause = self._failure if is_unsent and self._failure is not None else delivery.error
             raise (mapped if is_unsent else mapped_append)(cause, doing, self._health)
         self._health.answered()
         return delivery.result()[0]
 
-    def _polled(self) -> Producer:
-        """Return the producer of single events, whose answers a thread receives."""
-        producer = self._single
-        if producer is None:
-            with self._making:
-                producer = self._single
-                if producer is None:
-                    producer = Producer(PRODUCER_SETTINGS | self._location.client(self._health.on_error))
-                    poller = threading.Thread(
-                        target=self._poll, args=(producer,), name="holdfast-kafka-producer", daemon=True
-                    )
-                    self._single, self._poller = producer, poller
-                    poller.start()
-        return producer
+    def _produce(self, record: OutgoingRecord, answered: Any, doing: str) -> None:
+        """Hand a record to the producer of single events, whose answers a thread receives."""
+        with self._handing:
+            if self._closed.is_set():
+                raise _closed(doing)
+            producer = self._single
+            if producer is None:
+                producer = self._single = Producer(PRODUCER_SETTINGS | self._location.client(self._health.on_error))
+                self._poller = threading.Thread(
+                    target=self._poll, args=(producer,), name="holdfast-kafka-producer", daemon=True
+                )
+                self._poller.start()
+            produce(producer, record, answered)
 
     def _poll(self, producer: Producer) -> None:
-        """Receive answers until the end, or until the producer has failed."""
+        """Receive answers until the end, or until the producer has failed; no call waits for one afterwards."""
+        failure: KafkaError | None = None
         try:
             while not self._closed.is_set():
                 producer.poll(_POLL)
             producer.flush(1)
-        except KafkaException as failure:  # as after its sequence of records was broken: it sends nothing more
-            _logger.warning("a producer has failed, and the next append makes another: %s", error_of(failure).str())
-            with self._making:
-                self._failure = error_of(failure)
-                if self._single is producer:
-                    self._single = None
-            _answer_waiting(producer)
+        except KafkaException as raised:  # as after its sequence of records was broken: it sends nothing more
+            failure = error_of(raised)
+            _logger.warning("a producer has failed, and the next append makes another: %s", failure.str())
+        with self._handing:
+            self._failure = failure
+            if self._single is producer:
+                self._single = None
+        _answer_waiting(producer)
 
-    def _append_all(self, records: Sequence[OutgoingRecord]) -> list[WrittenAt]:
+    def _append_all(self, records: Sequence[OutgoingRecord], doing: str) -> list[WrittenAt]:
         """Write records in a transaction."""
-        doing = f"append {len(records)} events to {', '.join(sorted({record.topic for record in records}))}"
         if self._transactional is None or self._transactional.is_broken:
             own = f"holdfast-append-{uuid4()}"
             self._transactional = TransactionalProducer(self._location, self._health, own, doing)
@@ -115,15 +125,19 @@ class KafkaAppender:
             raise StoreUnavailable(f"{error}; nothing was written") from error
 
     def close(self) -> None:
-        """Send what is waiting, and end."""
+        """Send what is waiting, for a second; then all calls are answered, those in a transaction when that ends."""
         self._closed.set()
         self._transactions.shutdown(wait=False, cancel_futures=True)
         if self._poller is not None:
             self._poller.join(2)
 
 
+def _closed(doing: str) -> StoreUnavailable:
+    return StoreUnavailable(f"{doing}: the app was closed before it was sent; nothing was written")
+
+
 def _answer_waiting(producer: Producer) -> None:
-    """End the waits of the calls whose records a failed producer will not send, or has sent without an answer."""
+    """End the waits of the calls whose records a producer will not send any more, or has sent without an answer."""
     producer.purge()
     while len(producer):
         with suppress(KafkaException):  # the failure again

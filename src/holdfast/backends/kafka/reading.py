@@ -111,7 +111,7 @@ class KafkaReader:
 
     def _run(self) -> None:
         try:
-            while self._obey(self._patience()):
+            while self._run_commands(self._patience()):
                 self._read()
                 self._keep_within_bounds()
         except Exception:
@@ -127,7 +127,7 @@ class KafkaReader:
             return _SWEEP
         return None if any(buffer.is_assigned for buffer in self._buffers.values()) else POLL  # all are full
 
-    def _obey(self, patience: float | None) -> bool:
+    def _run_commands(self, patience: float | None) -> bool:
         """Run the commands that wait, after waiting for the first; False at the end."""
         while True:
             try:

@@ -85,7 +85,12 @@ class _Sender:
         return OutgoingRecord(self._topic, event.stream, event.payload, headers, self._partition_id, millis)
 
     def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """End client and thread, after what was begun; does not block."""
+        self._thread.submit(self._drop)
+        self._thread.shutdown(wait=False)
+
+    def _drop(self) -> None:
+        self._producer = None  # the client ends here, in this thread: that takes a moment
 
 
 class _Clients:
@@ -167,12 +172,21 @@ class KafkaRelay:
             raise StoreUnavailable(f"partition {partition_id} of topic {self._topic} is sent to under another grant")
         await sender.send(events)
 
+    def end(self, partition_id: int, generation: int) -> None:  # noqa: D102
+        clients = self._clients.made
+        sender = clients and clients.senders.get(partition_id)
+        if clients and sender and sender.generation == generation:
+            del clients.senders[partition_id]
+            sender.close()
+
     async def begin_again(self, partitions: int) -> None:  # noqa: D102
         clients = self._clients.here
         for number in range(partitions):  # a frozen sender could still commit its batch, and its offset with it
             sender = _Sender(clients, self._topic, number, 0)
-            await sender.begin()
-            sender.close()
+            try:
+                await sender.begin()
+            finally:
+                sender.close()
         await clients.topics.forget_group(clients.group)
 
     async def close(self) -> None:  # noqa: D102

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -47,21 +47,28 @@ class AnchoredInsight(OverStore[Insight]):
         try:
             facts = await self._categories.check(home)
             settings = await self._topics.settings(home.topic)
-            retention = int(settings.get("retention.ms", "-1"))
-            deletes = retention >= 0 and "delete" in settings.get("cleanup.policy", "")
+            deletes = "delete" in settings.get("cleanup.policy", "")
+            retention = _limit(settings, "retention.ms") if deletes else None
             ends = await self._topics.ends(home.topic, facts.partitions)
             return ForeignTopic(
                 category=home.category,
                 topic=home.topic,
                 replicas=facts.replicas,
                 min_in_sync=int(settings.get("min.insync.replicas", "1")),
-                retention=retention / 1000 if deletes else None,
-                unread_for=_unread_for(home.category, views) if deletes else None,
+                retention=None if retention is None else retention / 1000,
+                retention_bytes=_limit(settings, "retention.bytes") if deletes else None,
+                unread_for=None if retention is None else _unread_for(home.category, views),
                 stopped=tuple(_stopped(home.category, views, ends)),
                 added=max(0, facts.partitions - category.partitions),
             )
         except HoldfastError as error:
             return ForeignTopic(category=home.category, topic=home.topic, trouble=str(error))
+
+
+def _limit(settings: Mapping[str, str], name: str) -> int | None:
+    """Return a setting of a topic; None if it is -1, which means that there is no limit."""
+    limit = int(settings.get(name, "-1"))
+    return None if limit < 0 else limit
 
 
 def _stopped(category: str, views: Iterable[ConsumerView], ends: Sequence[PartitionEnds]) -> Iterable[str]:

@@ -31,6 +31,7 @@ _TIMEOUT: Final = 10.0
 _PING: Final = 2.0
 _DESCRIBE: Final = 4.0  # a fetch waits for it, and must end soon after its share was lost
 _LOOK: Final = 0.05
+_POLL: Final = 0.2  # seconds between two looks at why a request has no answer
 _LEADERS_WITHIN: Final = 10.0  # seconds for the election of a leader
 _NO_LEADER: Final = frozenset(
     {
@@ -158,12 +159,19 @@ class KafkaTopics:
         found = await self._answer(asked, f"read the offsets of group {group}")
         return list(found.topic_partitions)
 
-    async def set_group_offsets(self, group: str, places: list[TopicPartition]) -> None:
-        """Set the offsets of a group; raises `StoreUnavailable` if it has members."""
+    async def set_group_offsets(self, group: str, places: list[TopicPartition]) -> bool:
+        """Set the offsets of a group without members; False if it has members."""
         asked = self._admin.alter_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group, places)], request_timeout=_TIMEOUT
         )[group]
-        await self._answer(asked, f"set the offsets of group {group}")
+        doing = f"set the offsets of group {group}"
+        found = await self._answer(asked, doing)
+        refusals = [place.error for place in found.topic_partitions if place.error is not None]
+        if any(error.code() == KafkaError.UNKNOWN_MEMBER_ID for error in refusals):  # no member asks here
+            return False
+        for error in refusals:
+            raise mapped(error, doing, self._health)
+        return True
 
     async def members(self, group: str) -> list[Any]:
         """Return the members of a group, as the client describes them."""
@@ -202,9 +210,15 @@ class KafkaTopics:
         return found
 
     async def _answer(self, asked: Any, doing: str, *, ignore: int | None = None) -> Any:
-        """Wait for the future of a request."""
+        """Wait for the future of a request; when brokers refuse the login meanwhile, not until its time limit."""
+        waiting, began = asyncio.wrap_future(asked), time.monotonic()
         try:
-            found = await asyncio.wrap_future(asked)
+            while not (await asyncio.wait([waiting], timeout=_POLL))[0]:
+                self._admin.poll(0)
+                refusal = self._health.refused_since(began)
+                if refusal is not None:
+                    raise mapped(refusal, doing, self._health)
+            found = await waiting
         except KafkaException as error:
             self._admin.poll(0)  # only now does the client report why it cannot connect
             if error_of(error).code() == ignore:
@@ -212,5 +226,7 @@ class KafkaTopics:
             if error_of(error).code() in _NO_LEADER:
                 raise _NoLeaderError(f"{doing}: {error_of(error).str()}") from error
             raise mapped(error_of(error), doing, self._health) from error
+        finally:
+            waiting.cancel()  # no effect on one that was answered
         self._health.answered()
         return found

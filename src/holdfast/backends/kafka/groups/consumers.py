@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn
 
@@ -17,7 +16,7 @@ from holdfast.backends.kafka.groups.refusals import refuse
 from holdfast.backends.kafka.groups.shares import GroupShares
 from holdfast.backends.kafka.location import KafkaLocation
 from holdfast.backends.kafka.topics import KafkaTopics
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import HoldfastError
 from holdfast.model.allocation import Grant, Share, ShareState
 from holdfast.model.isolation import READ_COMMITTED, Isolation
 from holdfast.store.foreign_events import PartitionEnds
@@ -29,7 +28,6 @@ from holdfast.store.stream_values import (
     ParkedView,
     ShareView,
     Start,
-    StartAt,
     Subscription,
 )
 
@@ -70,29 +68,24 @@ class GroupConsumers:
             return False
         ends = await self._topics.ends(topic, found.partitions)
         places: list[TopicPartition] = []
-        for number, end in enumerate(ends):
-            begin = CommittedOffset(await self._begin(subscription.category, number, end, start), 0)
+        for number, position in enumerate(await self._categories.begins(found, ends, start)):
+            begin = CommittedOffset(position, 0)
             places.append(TopicPartition(topic, number, begin.position, begin.metadata))
-        with suppress(StoreUnavailable):  # another node was first, and the group has members
-            await self._topics.set_group_offsets(group, places)
-        return True
-
-    async def _begin(self, category: str, partition_id: int, end: PartitionEnds, start: Start) -> int:
-        if isinstance(start, datetime):
-            return await self._events.position_at(category, partition_id, start)
-        if isinstance(start, StartAt):
-            return end.trimmed if start is StartAt.BEGINNING else end.head
-        return max(end.trimmed, min(start, end.head))
+        return await self._topics.set_group_offsets(group, places)  # unless another node was first
 
     # --- the owner of a share -----------------------------------------------------------------------------------------
 
     async def fetch(  # noqa: D102 - the port states the contracts
         self, grant: Grant, *, after: int, limit: int, max_bytes: int = 16 * 1024 * 1024
     ) -> Fetched:
-        held = self._shares.live(grant)
-        if held is None:
+        held, member = self._shares.live(grant), self._members.get(grant.share.consumer)
+        if held is None or member is None:
             return Fetched([], is_lost=True)
-        events, passed = await held.buffer.take(after, limit, max_bytes, keep_after=held.position)
+        try:
+            events, passed = await held.buffer.take(after, limit, max_bytes, keep_after=held.position)
+        except HoldfastError:  # the next fetch takes from another buffer
+            member.read_again(held)
+            raise
         if self._shares.live(grant) is None:
             return Fetched([], is_lost=True)
         head = max(after, passed, events[-1].position if events else 0)

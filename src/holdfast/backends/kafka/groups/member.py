@@ -99,6 +99,7 @@ class GroupMember:
         self._closing = threading.Event()
         self._has_ended = False
         self._requests: queue.SimpleQueue[_CommitRequest] = queue.SimpleQueue()
+        self._replacements: queue.SimpleQueue[PartitionBuffer] = queue.SimpleQueue()
         self._busy_until = 0.0
         own = {"group.id": location.group(consumer), "group.protocol": "consumer", "client.id": node_id}
         fixed = {"group.instance.id": node_id} if is_fixed else {}
@@ -129,6 +130,12 @@ class GroupMember:
         doing = f"commit position {position} of consumer {share.consumer}, partition {share.partition_id}"
         raise mapped(refusal, doing, self._health)
 
+    def read_again(self, held: HeldShare) -> None:
+        """Replace the buffer of a share, which has failed, by one that begins at the committed position."""
+        failed, generation = held.buffer, held.grant.generation
+        held.buffer = PartitionBuffer(failed.home, failed.partition_id, generation=generation, after=held.position)
+        self._replacements.put(held.buffer)
+
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal() or error.code() in _FATAL:
             self._reported = error
@@ -144,7 +151,8 @@ class GroupMember:
             while self.failure is None and self._reported is None and not self._closing.is_set():
                 self._read()
                 self._keep_within_bounds()
-                self._obey()
+                self._replace_failed()
+                self._answer_requests()
         except Exception as error:
             if self._reported is None:
                 _logger.exception("the member of group %s has ended", self._consumer)
@@ -158,7 +166,7 @@ class GroupMember:
             self._client.close()
             self._changed()
 
-    def _obey(self) -> None:
+    def _answer_requests(self) -> None:
         """Commit what is asked for."""
         for request in self._asked():
             if request.answer.set_running_or_notify_cancel():
@@ -208,6 +216,25 @@ class GroupMember:
                 f"process a separate node id; this process ends ({error.str()})"
             )
         return mapped(error, f"take part in the group of consumer {self._consumer}", self._health)
+
+    def _replace_failed(self) -> None:
+        """Read on for the buffers that replace failed ones: the client has stopped reading their partitions.
+
+        The group is not involved: what is unassigned is assigned again before the client reports what it owns.
+        """
+        with suppress(queue.Empty):
+            while True:
+                buffer = self._replacements.get_nowait()
+                number = buffer.partition_id
+                known = self._buffers.get(number)
+                if known is None or known.generation != buffer.generation:  # the share was lost meanwhile
+                    continue
+                place = TopicPartition(self._topic, number, buffer.read_to)
+                self._client.incremental_unassign([place])
+                self._client.incremental_assign([place])
+                self._client.resume([place])
+                self._paused.discard(number)
+                self._buffers[number] = buffer
 
     def _keep_within_bounds(self) -> None:
         for number, buffer in self._buffers.items():
@@ -272,7 +299,7 @@ class GroupMember:
         self._changed()
         until = time.monotonic() + self._drain
         while not (is_released := self._shares.wait_released(shares, _QUICK)) and time.monotonic() < until:
-            self._obey()  # the last commits
+            self._answer_requests()  # the last commits
         if not is_released:
             _logger.warning("consumer %s: %d partitions were not released in time", self._consumer, len(shares))
         self._end(client, partitions)

@@ -11,7 +11,7 @@ from holdfast.store.capabilities import CHILD_PROCESSES, JOBS, PARK
 _REMEDY: Final = 'give the app a SQL store: App("postgresql://…", events="kafka://…")'
 _NO_STORE: Final = f"Kafka keeps events and offsets; {_REMEDY}"
 GROUP_REFUSALS: Final = {
-    **REFUSALS,
+    **{what: reason for what, reason in REFUSALS.items() if not what.startswith("trim")},
     JOBS: _NO_STORE,
     PARK: f"there is no place for parked events; let it block or skip, or {_REMEDY}",
     CHILD_PROCESSES: f"they commit through a store; run the handler in a thread, or {_REMEDY}",

@@ -26,13 +26,6 @@ update {schema}.category set home = :home::text, partitions = :partitions::integ
 update {schema}.head set position_id = :position_id, trimmed = :trimmed
 where category_id = :category_id and partition_id = :partition_id;
 
--- name: positions_in
--- The positions of all consumers in a category.
-select allocation.partition_id, min(allocation.position_id) as position_id
-from {schema}.allocation as allocation
-where allocation.category_id = :category_id::integer
-group by allocation.partition_id;
-
 -- name: stream_version
 select coalesce(
     (select version from {schema}.event where category_id = category.category_id and stream = :stream::text

@@ -30,7 +30,7 @@ def trim(name: str, *, older_than: timedelta, limit: int, past_unread: bool) -> 
     deleted = 0
     trimmed: list[dict[str, object]] = []
     for head in found:
-        last = head.position_id if past_unread else (yield from _last_passed(head))
+        last = head.position_id if past_unread else (yield from last_passed(head))
         old = yield from value("position_at", category=name, partition_id=head.partition_id, at=before)
         end = min(last, old, head.trimmed + limit - deleted)
         if end > head.trimmed:
@@ -42,8 +42,8 @@ def trim(name: str, *, older_than: timedelta, limit: int, past_unread: bool) -> 
     return deleted
 
 
-def _last_passed(head: Head) -> Steps[int]:
-    """Return the last position that no consumer needs any longer."""
+def last_passed(head: Head) -> Steps[int]:
+    """Return the last position that no consumer needs any longer; of one without a share here, none is passed."""
     place = {"category": head.category, "category_id": head.category_id, "partition_id": head.partition_id}
     bounds = [head.position_id]
     for stream, position, first_parked in (yield from rows("readers_of_partition", **place)):
