@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pymysql
 import pytest
@@ -188,6 +188,14 @@ class TestServersOfOthers:
             assert [one.version for one in appended] == [1, 1]
             (stored,) = await backend.streams.events.read_stream("c", "Größe ", limit=5)
             assert stored.payload == '"🙂"'
+            many = [
+                NewEvent(id=new_id(), category="c", stream=str(number), name="n", payload=f'"{"x" * 10_000}"')
+                for number in range(300)
+            ]
+            caller = mysql.connect(server.url + "shop", autocommit=False)
+            assert all(one.is_new for one in await backend.streams.join(caller).append(many))
+            caller.commit()
+            caller.close()
 
     async def test_a_payload_that_the_server_refuses_is_named_with_the_remedy(self, server: mysql.MysqlServer):
         mysql.run(server.url, "create database shop")
@@ -202,6 +210,12 @@ class TestServersOfOthers:
             with pytest.raises(StoreError, match="raise its max_allowed_packet"):
                 await backend.jobs.finish([Finish(job.lease, Completed('"' + "ä" * 600_000 + '"'))])
             assert await finish(backend, job.lease, Completed('"ok"')) is Verdict.DONE
+            caller = mysql.connect(server.url + "shop", autocommit=False)
+            using = cast("MysqlBackend", backend).join(caller)
+            with pytest.raises(StoreError, match="raise its max_allowed_packet"):  # half as long, but for the quotes
+                await using.enqueue([a_job(payload="'" * 600_000)])
+            assert await using.enqueue([a_job()]) == [True]
+            caller.close()
 
     async def test_a_server_that_becomes_read_only_is_reported_and_left_when_it_writes_again(
         self, server: mysql.MysqlServer

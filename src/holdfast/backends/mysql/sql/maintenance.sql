@@ -138,8 +138,11 @@ show global variables where variable_name in ('transaction_isolation', 'tx_isola
 select database(), (select installation from holdfast_meta);
 
 -- name: session_variables
--- Which server this is: MySQL and MariaDB have a variable each. Whether it checks snapshots: newer MariaDB does.
-show session variables where variable_name in ('server_uuid', 'server_uid', 'innodb_snapshot_isolation');
+-- Which server this is: MySQL and MariaDB have a variable each. Whether it checks snapshots: newer MariaDB does. The
+-- bytes of the longest message that it accepts.
+show session variables where variable_name in (
+    'server_uuid', 'server_uid', 'innodb_snapshot_isolation', 'max_allowed_packet'
+);
 
 -- name: last_jobs
 -- Changes when jobs are enqueued, or events appended. Other changes are found by polling workers.
