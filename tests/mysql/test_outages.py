@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ from tests.servers import mysql
 from holdfast.backends.mysql.backend import MysqlBackend
 from holdfast.backends.mysql.backend import open_backend as open_mysql
 from holdfast.backends.mysql.driver import VerbConnection, drop
+from holdfast.backends.mysql.error_map import is_read_only
 from holdfast.errors import (
     LeaseLost,
     OutcomeUnknown,
@@ -26,7 +27,7 @@ from holdfast.errors import (
 )
 from holdfast.model.event import NewEvent
 from holdfast.model.ids import new_id
-from holdfast.model.job import JobState
+from holdfast.model.job import JobState, Lease
 from holdfast.model.outcome import Completed
 from holdfast.store.values import Finish, Standing, Verdict
 from holdfast.testing.conformance.base import OUTCOMES, a_job, claim, enqueue, finish, hold_one, in_extender, state_of
@@ -115,7 +116,7 @@ async def test_a_silent_handler_is_ended_by_the_server_itself(backend: MysqlBack
     async with asyncio.timeout(30):
         with pytest.raises((TransactionExpired, StoreUnavailable)):  # noqa: PT012
             async with backend.begin(job.lease, limit=timedelta(seconds=1)) as transaction:
-                transaction._timer.cancel()  # type: ignore[attr-defined]  # as if this process were frozen
+                transaction.timer.cancel()  # type: ignore[attr-defined]  # as if this process were frozen
                 while not mysql.run(url, "select seq from holdfast_running for update skip locked"):  # noqa: ASYNC110
                     await asyncio.sleep(0.1)
                 await transaction.complete(job.lease, None)
@@ -154,6 +155,12 @@ async def test_a_lease_that_another_fence_holds_is_refused_in_a_transaction(back
     with pytest.raises(LeaseLost):
         async with backend.begin(job.lease, limit=LIMIT):
             pass
+
+
+@pytest.mark.parametrize(("option", "expected"), [("super-read-only", True), ("secure-file-priv", False)])
+def test_an_option_that_prevents_a_statement_of_a_handler_is_not_always_that_of_a_replica(option: str, expected: bool):
+    text = f"The MySQL server is running with the --{option} option so it cannot execute this statement"
+    assert is_read_only(pymysql.OperationalError(1290, text)) is expected
 
 
 @pytest.mark.slow
@@ -227,14 +234,59 @@ class TestServersOfOthers:
             "grant select, insert, update, delete, create, alter, drop, index on shop.* to plain@'127.0.0.1'",
         )
         url = server.url.replace("root@", "plain@") + "shop"
-        async with open_store(url) as backend:
-            await enqueue(backend, a_job())
-            mysql.run(server.url, "set global read_only = on")
-            with pytest.raises(StoreUnavailable, match="read-only"):
+        async with open_store(url) as opened:
+            backend: Any = opened
+            await enqueue(backend, a_job(), a_job())
+            first, second = [one.lease for one in await claim(backend)]
+            seen = await self.sessions_of_handlers(backend, first)
+            with self.read_only(server), pytest.raises(StoreUnavailable, match="read-only"):
                 await backend.jobs.enqueue([a_job()])
-            mysql.run(server.url, "set global read_only = off")
+            seen += await self.sessions_of_handlers(backend, first)
+            with pytest.raises(StoreUnavailable, match="read-only"):  # noqa: PT012
+                async with backend.begin(first, limit=LIMIT) as transaction:
+                    with self.read_only(server):
+                        await transaction.connection.execute("delete from holdfast_running")
+            seen += await self.sessions_of_handlers(backend, first)
+            with pytest.raises(StoreUnavailable, match="read-only"):  # noqa: PT012
+                async with backend.begin(first, limit=LIMIT) as transaction:
+                    with self.read_only(server):
+                        await transaction.complete(first, None)
+            seen += await self.sessions_of_handlers(backend, first)
+            with self.read_only(server), pytest.raises(StoreUnavailable, match="read-only"):
+                await asyncio.to_thread(self.complete_blocking, backend, first)
+            seen += await self.sessions_of_handlers(backend, first)
+            assert len(set(seen)) == 10
+            await asyncio.to_thread(self.complete_blocking, backend, first)
+            assert await finish(backend, second, Completed(None)) is Verdict.DONE
             await enqueue(backend, a_job())
             assert (await backend.insight.facts())["oldest_transaction"].startswith("unknown")
+
+    @staticmethod
+    @contextmanager
+    def read_only(server: mysql.MysqlServer) -> Iterator[None]:
+        mysql.run(server.url, "set global read_only = on")
+        try:
+            yield
+        finally:
+            mysql.run(server.url, "set global read_only = off")
+
+    @staticmethod
+    async def sessions_of_handlers(backend: Any, lease: Lease) -> list[int]:
+        """Return the sessions that an async handler and one in a thread get."""
+        look = "select connection_id()"
+
+        def of_thread() -> Any:
+            with backend.begin_blocking(lease, limit=LIMIT) as transaction:
+                return transaction.connection.execute(look).fetchone()
+
+        async with backend.begin(lease, limit=LIMIT) as transaction:
+            row = await (await transaction.connection.execute(look)).fetchone()
+        return [*row, *(await asyncio.to_thread(of_thread))]
+
+    @staticmethod
+    def complete_blocking(backend: Any, lease: Lease) -> None:
+        with backend.begin_blocking(lease, limit=LIMIT) as transaction:
+            transaction.complete(lease, None)
 
     async def test_a_crash_loses_no_acknowledged_job_and_no_fence_returns(self, server: mysql.MysqlServer):
         mysql.run(server.url, "set global innodb_flush_log_at_trx_commit = 1", "create database shop")

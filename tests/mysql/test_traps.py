@@ -121,7 +121,7 @@ async def test_a_session_that_stops_in_the_middle_of_a_statement_is_ended_by_the
     async with asyncio.timeout(30):
         with pytest.raises((TransactionExpired, StoreUnavailable)):  # noqa: PT012
             async with backend.begin(job.lease, limit=SHORT) as transaction:
-                transaction._timer.cancel()  # type: ignore[attr-defined]  # as if this process were frozen
+                transaction.timer.cancel()  # type: ignore[attr-defined]  # as if this process were frozen
                 transaction.connection._transport.write(b"\x64\x00\x00\x00\x03select ")  # 8 of 100 bytes
                 while not mysql.run(url, "select seq from holdfast_running for update skip locked"):  # noqa: ASYNC110
                     await asyncio.sleep(0.1)

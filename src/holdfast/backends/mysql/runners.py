@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 from holdfast.backends.mysql.connecting import LOCK_WAIT
 from holdfast.backends.mysql.driver import VerbConnection, drop, is_idle, is_open
@@ -56,6 +57,11 @@ class MysqlPoolRunner(SqlPoolRunner[_VerbWay, MysqlTransaction]):
 
     ways = Ways(once=_ONCE, look=_LOOK, write=_WRITE, write_briefly=_BRIEFLY, read=_READ, apart=_WRITE)
     transaction = MysqlTransaction
+
+    def __init__(self, *given: Any, suspect: Callable[[], None]) -> None:
+        """`given` is as in `SqlPoolRunner`, `suspect` as in `TransactionPlace`."""
+        super().__init__(*given)
+        self._suspect = suspect
 
     async def _joined(self, transaction: MysqlTransaction, verb: Verb[T]) -> T:
         """Run a verb in a handler's transaction, if that is open and has not failed; never outside of it.
@@ -138,7 +144,7 @@ class MysqlPoolRunner(SqlPoolRunner[_VerbWay, MysqlTransaction]):
         broken = not is_idle(connection)
         drop(connection)
         if broken or is_read_only(error):  # idle connections lead to the same server, over the same network
-            self._pools.drop_idle()
+            self._suspect()
         translated = translate(error, self._where, broken=broken, committing=committing)
         if isinstance(translated, SchemaMismatch):
             self._pools.lose()  # a new installation has new lanes: cached ids are invalid
