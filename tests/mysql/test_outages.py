@@ -168,7 +168,8 @@ class TestServersOfOthers:
     """Settings of an administrator that are not ours."""
 
     @pytest.fixture
-    def server(self, flavour: mysql.Flavour) -> Iterator[mysql.MysqlServer]:
+    def server(self, flavour: mysql.Flavour, monkeypatch: pytest.MonkeyPatch) -> Iterator[mysql.MysqlServer]:
+        monkeypatch.setenv("TZ", "EAST-09:00")
         with mysql.own_server(
             flavour,
             sql_mode="ANSI_QUOTES,NO_BACKSLASH_ESCAPES,ONLY_FULL_GROUP_BY,PIPES_AS_CONCAT",
@@ -201,6 +202,7 @@ class TestServersOfOthers:
             ]
             caller = mysql.connect(server.url + "shop", autocommit=False)
             assert all(one.is_new for one in await backend.streams.join(caller).append(many))
+            assert 0 <= int((await backend.insight.facts())["oldest_transaction"]) < 60
             caller.commit()
             caller.close()
 

@@ -126,8 +126,9 @@ union all select 'database', database()
 union all select 'now_us', cast({now} as char);
 
 -- name: oldest_transaction
--- Needs the privilege PROCESS.
-select coalesce(max(timestampdiff(second, trx_started, now())), 0) from information_schema.innodb_trx;
+-- Needs the privilege PROCESS. `trx_started` is in the zone of the server's machine, whatever that of the session is.
+select coalesce(max(timestampdiff(second, trx_started, convert_tz(utc_timestamp(), '+00:00', 'SYSTEM'))), 0)
+from information_schema.innodb_trx;
 
 -- name: default_isolation
 -- The variable has two names.
