@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from typing import Any, cast
 
+import msgspec
 import pymysql
 import pytest
 from tests.servers import mysql
@@ -16,6 +17,7 @@ from holdfast.backends.mysql.backend import MysqlBackend
 from holdfast.backends.mysql.backend import open_backend as open_mysql
 from holdfast.backends.mysql.driver import VerbConnection, drop
 from holdfast.backends.mysql.error_map import is_read_only
+from holdfast.backends.mysql.location import MysqlLocation
 from holdfast.errors import (
     LeaseLost,
     OutcomeUnknown,
@@ -124,7 +126,7 @@ async def test_a_silent_handler_is_ended_by_the_server_itself(backend: MysqlBack
 
 
 async def test_a_statement_of_a_handler_in_a_thread_may_take_longer_than_a_reply_to_a_verb(url: str):
-    backend = open_mysql(f"{url}?reply_timeout=1")
+    backend = MysqlBackend(msgspec.structs.replace(MysqlLocation.parse(url), reply_timeout=1.0), None)
     await backend.open()
     job = await hold_one(backend)
 
@@ -364,6 +366,18 @@ async def test_a_migration_that_waits_for_an_open_transaction_gives_up_and_leave
                 while mysql.run(url, f"select is_free_lock({lock})") != [(1,)]:  # noqa: ASYNC110 - until its session has ended
                     await asyncio.sleep(0.01)
             assert await schema.install() == 99
+
+
+@pytest.mark.slow
+async def test_a_wait_for_another_installation_ends_before_its_reply_is_overdue(flavour: mysql.Flavour):
+    with mysql.own_database(flavour) as url:
+        other = mysql.connect(url)
+        with closing(other), other.cursor() as cursor:
+            cursor.execute("select get_lock(concat('holdfast ', left(sha2(database(), 256), 40)), 0)")
+            backend = open_mysql(f"{url}?reply_timeout=3")
+            with pytest.raises(StoreUnavailable, match="another process is installing"):
+                await backend.open()
+            await backend.close()
 
 
 async def test_a_database_without_our_tables_is_installed_only_if_the_url_allows_it(flavour: mysql.Flavour):

@@ -97,7 +97,7 @@ update holdfast_meta set schema_version = :version;
 
 -- name: migration_lock
 -- Until the session ends: a commit, which each statement of a migration makes, does not release it.
-select get_lock(concat('holdfast ', left(sha2(database(), 256), 40)), 20);
+select get_lock(concat('holdfast ', left(sha2(database(), 256), 40)), :seconds);
 
 -- name: server_look
 select version(), @@version_comment, (
