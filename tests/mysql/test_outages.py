@@ -18,6 +18,7 @@ from holdfast.backends.mysql.backend import open_backend as open_mysql
 from holdfast.backends.mysql.driver import VerbConnection, drop
 from holdfast.backends.mysql.error_map import is_read_only
 from holdfast.backends.mysql.location import MysqlLocation
+from holdfast.backends.mysql.pool import ask_beside, beside_pool
 from holdfast.errors import (
     LeaseLost,
     OutcomeUnknown,
@@ -327,6 +328,15 @@ class TestPrivileges:
             await backend.jobs.enqueue([a_job()])
         await backend.close()
 
+    async def test_a_callers_missing_privilege_is_named_with_its_grant(self, url: str, plain_url: str):
+        name = url.rpartition("/")[2]
+        backend = open_mysql(url)
+        await backend.open()
+        named = pytest.raises(PrivilegeMissing, match=rf"delete on {name}\.\* to")
+        with closing(mysql.connect(plain_url, autocommit=False)) as caller, named:
+            await backend.join(caller).enqueue([a_job()])
+        await backend.close()
+
     async def test_four_privileges_are_enough_for_a_worker(self, url: str, plain_url: str):
         user = plain_url.removeprefix("mysql://").partition("@")[0]
         name = url.rpartition("/")[2]
@@ -336,6 +346,15 @@ class TestPrivileges:
         job = await hold_one(backend)
         assert await finish(backend, job.lease, OUTCOMES["completed"]) is Verdict.DONE
         await backend.close()
+
+
+def test_an_error_of_a_look_beside_a_transaction_names_the_store_and_not_an_outage(url: str):
+    location = MysqlLocation.parse(url)
+    pool = beside_pool(location)
+    with pytest.raises(StoreError, match=f"^{url}") as caught:
+        ask_beside(pool, url, ["select from"])
+    assert not isinstance(caught.value, StoreUnavailable)
+    pool.close()
 
 
 async def test_a_migration_that_waits_for_an_open_transaction_gives_up_and_leaves_no_lock_behind(

@@ -56,7 +56,7 @@ class MysqlParts(ServerParts):
         self.notifier = self._notifier = MysqlNotifier(location, statements)
         self.rows = MysqlJobRows(Steady() if statements.is_server_clock else None)
         verbs = fenced_verbs(self.rows)._replace(lock_share=lock_share)
-        look = partial(ask_beside, beside)
+        look = partial(ask_beside, beside, location.url)
         place = TransactionPlace(
             statements, verbs, location.url, location.reply_timeout, self._drop_idle, self._became_ready, look
         )

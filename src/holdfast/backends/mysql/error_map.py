@@ -77,8 +77,12 @@ def ends_session(error: BaseException | None) -> bool:
     return code_of(error) in _LAST_WORDS
 
 
-def translate(error: BaseException, where: str, *, broken: bool, committing: bool = False) -> HoldfastError:
+def translate(
+    error: BaseException, where: str, *, broken: bool, committing: bool = False, database: str | None = None
+) -> HoldfastError:
     """Return the error to raise in place of `error`.
+
+    `where` is the URL of the store, or words for a connection to its `database`.
 
     `broken`: the connection is lost. `committing`: the server may have committed before it broke. An error reply on a
     connection that is still open always means that nothing was committed.
@@ -90,7 +94,7 @@ def translate(error: BaseException, where: str, *, broken: bool, committing: boo
     if code in _MISSING:
         return SchemaMismatch(f"{where}: {text}: run `holdfast schema install`")
     if code in _DENIED:
-        return PrivilegeMissing(f"{where}: {text}: {_grants(where)}")
+        return PrivilegeMissing(f"{where}: {text}: {_grants(database or urlsplit(where).path.strip('/'))}")
     kind, reason = _kind(error, code, broken=broken)
     return kind(f"{where}{reason} ({text})")
 
@@ -109,8 +113,7 @@ def _kind(error: BaseException, code: int, *, broken: bool) -> tuple[type[Holdfa
     return StoreError, f": {type(error).__name__} {code}"
 
 
-def _grants(where: str) -> str:
-    database = urlsplit(where).path.strip("/") or "the database"
+def _grants(database: str) -> str:
     return (
         f"as an administrator, run `grant select, insert, update, delete on {database}.* to …` for a worker; a user "
         "that installs the tables also needs create, alter, drop and index (docs/howto/mysql.md, Privileges)"

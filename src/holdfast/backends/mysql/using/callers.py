@@ -90,14 +90,14 @@ class MysqlCallers(Callers):
         """The connections that lead to our tables."""
 
     def drive_blocking(self, raw: Any, steps: Steps[T]) -> T:  # noqa: D102 - see `Callers`
-        with _explained(raw):
+        with self._explained(raw):
             manner = self._manner(raw)
             if manner is None:
                 manner = self._remember(raw, *self._run(raw, _look(), _Manner()))
             return self._run(raw, steps, manner)
 
     async def drive(self, raw: Any, steps: Steps[T]) -> T:  # noqa: D102
-        with _explained(raw):
+        with self._explained(raw):
             manner = self._manner(raw)
             if manner is None:
                 found = await self._run_async(raw, _look(), _Manner())
@@ -132,6 +132,15 @@ class MysqlCallers(Callers):
         finally:
             drop(connection)
         return identity
+
+    @contextmanager
+    def _explained(self, raw: Any) -> Generator[None]:
+        try:
+            with drivers.as_ours():
+                yield
+        except DriverError as error:
+            broken, database = not drivers.is_open(raw), self._location.database
+            raise translate(error, "the caller's connection", broken=broken, database=database) from error
 
     def _run(self, raw: Any, steps: Steps[T], manner: _Manner) -> T:
         session = _CallersSession(self._statements, manner.prefix, self._beside)
@@ -171,12 +180,3 @@ class _CallersSession(Session):
             count = text.count("\0")
             given, self._texts = self._texts[:count], self._texts[count:]
             yield self._prefix + text.replace("%", "%%").replace("\0", "%s"), tuple(given)
-
-
-@contextmanager
-def _explained(raw: Any) -> Generator[None]:
-    try:
-        with drivers.as_ours():
-            yield
-    except DriverError as error:
-        raise translate(error, "the caller's connection", broken=not drivers.is_open(raw)) from error
