@@ -146,7 +146,8 @@ show session variables where variable_name in (
 );
 
 -- name: last_jobs
--- Changes when jobs are enqueued, or events appended. Other changes are found by polling workers.
+-- Changes when jobs are enqueued, or events appended; not if a transaction with smaller numbers commits last. That and
+-- other changes are found by polling workers.
 select (select max(seq) from holdfast_job), (select sum(position_id) from holdfast_head);
 
 -- name: last_ends
