@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 import pymysql
 
-from holdfast import App, ClaimedJob, LeaseLost, OutcomeUnknown, StoreUnavailable
+from holdfast import App, ClaimedJob, LeaseLost, OutcomeUnknown, StoreUnavailable, TransactionExpired
 from holdfast.testing.mysql_server import mysql_server
 
 DATABASE = "holdfast_spending"
@@ -81,7 +81,7 @@ async def consume(name: str) -> None:
                 await app.rescue()  # makes the jobs of dead consumers available again once their leases have expired
                 held = await app.claim("spending", BATCH_SIZE, lease=WORK_TIMEOUT, worker_id=name)
                 done += await spend(held, name) if held else 0
-            except (LeaseLost, StoreUnavailable, OutcomeUnknown) as error:
+            except (LeaseLost, StoreUnavailable, OutcomeUnknown, TransactionExpired) as error:
                 print(f"{name}: {error}")  # what is not completed becomes available again
                 held = []
             if not held:

@@ -27,6 +27,7 @@ RUN = [
     "drain.one",
     "drain.four",
     "drain.held",
+    "claim.depth",
     "latency",
     "append.batch",
     "consume.batch",

@@ -120,7 +120,7 @@ def _literal(value: Any) -> str:
 
 
 class MysqlTables:
-    """The tables of one database, through a connection of our own. Also tells who waits for whom."""
+    """The tables of one database, and the waits of its sessions, read on a separate connection."""
 
     def __init__(self, links: _Links, columns: dict[str, list[str]]) -> None:
         self._links = links

@@ -72,6 +72,15 @@ async def test_a_row_that_another_session_keeps_locked_is_waited_for_and_then_na
         other.close()
 
 
+async def test_a_verb_that_fails_before_its_first_request_changes_no_wait_of_its_session(backend: MysqlBackend):
+    runner = backend._parts.here.runner
+    with pytest.raises(KeyError, match="no such statement"):
+        await runner.write_briefly(lambda: run("no such statement"))
+    async with runner._pools.here.connection() as connection:
+        (found,) = await connection.ask(["select @@innodb_lock_wait_timeout, @@lock_wait_timeout"])
+    assert found.rows == ((connection.lock_wait, 10),)
+
+
 async def test_an_error_in_the_middle_of_a_message_leaves_nothing_behind(backend: MysqlBackend):
     await enqueue(backend, a_job())
     (job,) = await claim(backend)

@@ -36,6 +36,17 @@ def test_a_wrong_url_is_refused_without_its_password(url: str):
     assert "pa#ss" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("reply_timeout", "seconds"), [("3", 2), ("5.5", 3), ("30", 10), ("600", 10)])
+def test_a_wait_for_a_lock_ends_before_its_reply_is_overdue(reply_timeout: str, seconds: int):
+    assert MysqlLocation.parse(f"mysql://h/db?reply_timeout={reply_timeout}").lock_wait() == seconds
+
+
+@pytest.mark.parametrize("reply_timeout", ["0", "2.9", "0.5"])
+def test_a_reply_timeout_that_leaves_no_time_for_a_lock_is_refused(reply_timeout: str):
+    with pytest.raises(ConfigError, match="reply_timeout=<seconds, at least 3>"):
+        MysqlLocation.parse(f"mysql://h/db?reply_timeout={reply_timeout}")
+
+
 def test_a_driver_in_the_scheme_is_refused():
     with pytest.raises(ConfigError, match="drop \\+pymysql"):
         open_backend("mysql+pymysql://h/db")

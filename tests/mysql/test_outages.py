@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pymysql
 import pytest
 from tests.servers import mysql
@@ -15,6 +16,9 @@ from tests.servers import mysql
 from holdfast.backends.mysql.backend import MysqlBackend
 from holdfast.backends.mysql.backend import open_backend as open_mysql
 from holdfast.backends.mysql.driver import VerbConnection, drop
+from holdfast.backends.mysql.error_map import is_read_only
+from holdfast.backends.mysql.location import MysqlLocation
+from holdfast.backends.mysql.pool import ask_beside, beside_pool
 from holdfast.errors import (
     LeaseLost,
     OutcomeUnknown,
@@ -26,7 +30,7 @@ from holdfast.errors import (
 )
 from holdfast.model.event import NewEvent
 from holdfast.model.ids import new_id
-from holdfast.model.job import JobState
+from holdfast.model.job import JobState, Lease
 from holdfast.model.outcome import Completed
 from holdfast.store.values import Finish, Standing, Verdict
 from holdfast.testing.conformance.base import OUTCOMES, a_job, claim, enqueue, finish, hold_one, in_extender, state_of
@@ -123,7 +127,7 @@ async def test_a_silent_handler_is_ended_by_the_server_itself(backend: MysqlBack
 
 
 async def test_a_statement_of_a_handler_in_a_thread_may_take_longer_than_a_reply_to_a_verb(url: str):
-    backend = open_mysql(f"{url}?reply_timeout=1")
+    backend = MysqlBackend(msgspec.structs.replace(MysqlLocation.parse(url), reply_timeout=1.0), None)
     await backend.open()
     job = await hold_one(backend)
 
@@ -156,12 +160,19 @@ async def test_a_lease_that_another_fence_holds_is_refused_in_a_transaction(back
             pass
 
 
+@pytest.mark.parametrize(("option", "expected"), [("super-read-only", True), ("secure-file-priv", False)])
+def test_an_option_that_prevents_a_statement_of_a_handler_is_not_always_that_of_a_replica(option: str, expected: bool):
+    text = f"The MySQL server is running with the --{option} option so it cannot execute this statement"
+    assert is_read_only(pymysql.OperationalError(1290, text)) is expected
+
+
 @pytest.mark.slow
 class TestServersOfOthers:
     """Settings of an administrator that are not ours."""
 
     @pytest.fixture
-    def server(self, flavour: mysql.Flavour) -> Iterator[mysql.MysqlServer]:
+    def server(self, flavour: mysql.Flavour, monkeypatch: pytest.MonkeyPatch) -> Iterator[mysql.MysqlServer]:
+        monkeypatch.setenv("TZ", "EAST-09:00")
         with mysql.own_server(
             flavour,
             sql_mode="ANSI_QUOTES,NO_BACKSLASH_ESCAPES,ONLY_FULL_GROUP_BY,PIPES_AS_CONCAT",
@@ -188,6 +199,15 @@ class TestServersOfOthers:
             assert [one.version for one in appended] == [1, 1]
             (stored,) = await backend.streams.events.read_stream("c", "Größe ", limit=5)
             assert stored.payload == '"🙂"'
+            many = [
+                NewEvent(id=new_id(), category="c", stream=str(number), name="n", payload=f'"{"x" * 10_000}"')
+                for number in range(300)
+            ]
+            caller = mysql.connect(server.url + "shop", autocommit=False)
+            assert all(one.is_new for one in await backend.streams.join(caller).append(many))
+            assert 0 <= int((await backend.insight.facts())["oldest_transaction"]) < 60
+            caller.commit()
+            caller.close()
 
     async def test_a_payload_that_the_server_refuses_is_named_with_the_remedy(self, server: mysql.MysqlServer):
         mysql.run(server.url, "create database shop")
@@ -202,6 +222,12 @@ class TestServersOfOthers:
             with pytest.raises(StoreError, match="raise its max_allowed_packet"):
                 await backend.jobs.finish([Finish(job.lease, Completed('"' + "ä" * 600_000 + '"'))])
             assert await finish(backend, job.lease, Completed('"ok"')) is Verdict.DONE
+            caller = mysql.connect(server.url + "shop", autocommit=False)
+            using = cast("MysqlBackend", backend).join(caller)
+            with pytest.raises(StoreError, match="raise its max_allowed_packet"):  # half as long, but for the quotes
+                await using.enqueue([a_job(payload="'" * 600_000)])
+            assert await using.enqueue([a_job()]) == [True]
+            caller.close()
 
     async def test_a_server_that_becomes_read_only_is_reported_and_left_when_it_writes_again(
         self, server: mysql.MysqlServer
@@ -213,14 +239,59 @@ class TestServersOfOthers:
             "grant select, insert, update, delete, create, alter, drop, index on shop.* to plain@'127.0.0.1'",
         )
         url = server.url.replace("root@", "plain@") + "shop"
-        async with open_store(url) as backend:
-            await enqueue(backend, a_job())
-            mysql.run(server.url, "set global read_only = on")
-            with pytest.raises(StoreUnavailable, match="read-only"):
+        async with open_store(url) as opened:
+            backend: Any = opened
+            await enqueue(backend, a_job(), a_job())
+            first, second = [one.lease for one in await claim(backend)]
+            seen = await self.sessions_of_handlers(backend, first)
+            with self.read_only(server), pytest.raises(StoreUnavailable, match="read-only"):
                 await backend.jobs.enqueue([a_job()])
-            mysql.run(server.url, "set global read_only = off")
+            seen += await self.sessions_of_handlers(backend, first)
+            with pytest.raises(StoreUnavailable, match="read-only"):  # noqa: PT012
+                async with backend.begin(first, limit=LIMIT) as transaction:
+                    with self.read_only(server):
+                        await transaction.connection.execute("delete from holdfast_running")
+            seen += await self.sessions_of_handlers(backend, first)
+            with pytest.raises(StoreUnavailable, match="read-only"):  # noqa: PT012
+                async with backend.begin(first, limit=LIMIT) as transaction:
+                    with self.read_only(server):
+                        await transaction.complete(first, None)
+            seen += await self.sessions_of_handlers(backend, first)
+            with self.read_only(server), pytest.raises(StoreUnavailable, match="read-only"):
+                await asyncio.to_thread(self.complete_blocking, backend, first)
+            seen += await self.sessions_of_handlers(backend, first)
+            assert len(set(seen)) == 10
+            await asyncio.to_thread(self.complete_blocking, backend, first)
+            assert await finish(backend, second, Completed(None)) is Verdict.DONE
             await enqueue(backend, a_job())
             assert (await backend.insight.facts())["oldest_transaction"].startswith("unknown")
+
+    @staticmethod
+    @contextmanager
+    def read_only(server: mysql.MysqlServer) -> Iterator[None]:
+        mysql.run(server.url, "set global read_only = on")
+        try:
+            yield
+        finally:
+            mysql.run(server.url, "set global read_only = off")
+
+    @staticmethod
+    async def sessions_of_handlers(backend: Any, lease: Lease) -> list[int]:
+        """Return the sessions that an async handler and one in a thread get."""
+        look = "select connection_id()"
+
+        def of_thread() -> Any:
+            with backend.begin_blocking(lease, limit=LIMIT) as transaction:
+                return transaction.connection.execute(look).fetchone()
+
+        async with backend.begin(lease, limit=LIMIT) as transaction:
+            row = await (await transaction.connection.execute(look)).fetchone()
+        return [*row, *(await asyncio.to_thread(of_thread))]
+
+    @staticmethod
+    def complete_blocking(backend: Any, lease: Lease) -> None:
+        with backend.begin_blocking(lease, limit=LIMIT) as transaction:
+            transaction.complete(lease, None)
 
     async def test_a_crash_loses_no_acknowledged_job_and_no_fence_returns(self, server: mysql.MysqlServer):
         mysql.run(server.url, "set global innodb_flush_log_at_trx_commit = 1", "create database shop")
@@ -257,6 +328,15 @@ class TestPrivileges:
             await backend.jobs.enqueue([a_job()])
         await backend.close()
 
+    async def test_a_callers_missing_privilege_is_named_with_its_grant(self, url: str, plain_url: str):
+        name = url.rpartition("/")[2]
+        backend = open_mysql(url)
+        await backend.open()
+        named = pytest.raises(PrivilegeMissing, match=rf"delete on {name}\.\* to")
+        with closing(mysql.connect(plain_url, autocommit=False)) as caller, named:
+            await backend.join(caller).enqueue([a_job()])
+        await backend.close()
+
     async def test_four_privileges_are_enough_for_a_worker(self, url: str, plain_url: str):
         user = plain_url.removeprefix("mysql://").partition("@")[0]
         name = url.rpartition("/")[2]
@@ -266,6 +346,15 @@ class TestPrivileges:
         job = await hold_one(backend)
         assert await finish(backend, job.lease, OUTCOMES["completed"]) is Verdict.DONE
         await backend.close()
+
+
+def test_an_error_of_a_look_beside_a_transaction_names_the_store_and_not_an_outage(url: str):
+    location = MysqlLocation.parse(url)
+    pool = beside_pool(location)
+    with pytest.raises(StoreError, match=f"^{url}") as caught:
+        ask_beside(pool, url, ["select from"])
+    assert not isinstance(caught.value, StoreUnavailable)
+    pool.close()
 
 
 async def test_a_migration_that_waits_for_an_open_transaction_gives_up_and_leaves_no_lock_behind(
@@ -296,6 +385,18 @@ async def test_a_migration_that_waits_for_an_open_transaction_gives_up_and_leave
                 while mysql.run(url, f"select is_free_lock({lock})") != [(1,)]:  # noqa: ASYNC110 - until its session has ended
                     await asyncio.sleep(0.01)
             assert await schema.install() == 99
+
+
+@pytest.mark.slow
+async def test_a_wait_for_another_installation_ends_before_its_reply_is_overdue(flavour: mysql.Flavour):
+    with mysql.own_database(flavour) as url:
+        other = mysql.connect(url)
+        with closing(other), other.cursor() as cursor:
+            cursor.execute("select get_lock(concat('holdfast ', left(sha2(database(), 256), 40)), 0)")
+            backend = open_mysql(f"{url}?reply_timeout=3")
+            with pytest.raises(StoreUnavailable, match="another process is installing"):
+                await backend.open()
+            await backend.close()
 
 
 async def test_a_database_without_our_tables_is_installed_only_if_the_url_allows_it(flavour: mysql.Flavour):

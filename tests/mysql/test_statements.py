@@ -58,6 +58,17 @@ def test_an_insert_of_much_text_is_divided_long_before_the_smallest_packet_of_a_
     assert [len(group) for group in trips(made)] == [1] * len(made)
 
 
+def test_an_insert_whose_texts_the_driver_puts_in_is_divided_as_well():
+    numbers = dict.fromkeys(("category_id", "partition_id", "position_id", "version", "recorded_at"), 1)
+    row = {**numbers, "stream": "s", "event_id": "e", "event_name": "n", "payload": "x" * 10_000, "headers": None}
+    asked = Each("add_event", [row] * 300)
+    statements = MysqlStatements(None)
+
+    rows_of = [text.count("'s'") for text in statements.each(asked)]
+    assert sum(rows_of) == 300
+    assert [text.count("\0") for text in statements.each(asked, lambda _: "\0")] == [4 * number for number in rows_of]
+
+
 def test_an_empty_list_finds_nothing():
     assert MysqlStatements(None).filled("known_ids", {"ids": []}) == ["select id from holdfast_job where id in (null)"]
 

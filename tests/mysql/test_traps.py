@@ -48,7 +48,7 @@ async def test_of_two_enqueues_that_wait_for_the_insert_of_their_id_one_makes_th
         other.begin()
         assert await backend.join(other).enqueue([job]) == [True]
         waiting = [asyncio.create_task(backend.jobs.enqueue([job])) for _ in range(3)]
-        while len(mysql.run(url, "show processlist")) < 5:  # noqa: ASYNC110 - the server tells nobody
+        while len(mysql.run(url, "show processlist")) < 5:  # noqa: ASYNC110 - the server notifies no client
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
         assert not any(task.done() for task in waiting)
@@ -75,7 +75,7 @@ async def test_a_statement_that_is_killed_leaves_nothing_of_its_verb(backend: My
         waiting = asyncio.ensure_future(backend._parts.here.runner.write(verb))
         name = url.rpartition("/")[2]
         look = f"select id from information_schema.processlist where db = '{name}' and info like 'delete%'"  # noqa: S608
-        while not (found := mysql.run(url, look)):  # noqa: ASYNC110 - the server tells nobody
+        while not (found := mysql.run(url, look)):  # noqa: ASYNC110 - the server notifies no client
             await asyncio.sleep(0.01)
         mysql.run(url, f"kill query {found[0][0]}")
         with pytest.raises(StoreUnavailable):
@@ -159,7 +159,7 @@ async def test_the_job_of_a_process_that_is_stopped_inside_its_transaction_is_re
         assert await process.stdout.readline() == b"locked\n"
         os.kill(process.pid, signal.SIGSTOP)
         async with asyncio.timeout(15):
-            while not await backend.jobs.rescue(None, 10):  # noqa: ASYNC110 - the server tells nobody
+            while not await backend.jobs.rescue(None, 10):  # noqa: ASYNC110 - the server notifies no client
                 await asyncio.sleep(0.1)
     finally:
         with suppress(ProcessLookupError):

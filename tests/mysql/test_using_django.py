@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import pymysql
@@ -15,35 +15,26 @@ import pymysql.constants
 import pymysql.converters
 import pymysql.cursors
 import pytest
-from tests.servers.django_settings import configure_django
+from django.db import connections, transaction
+from tests.servers.django_settings import add_database, configure_django
 
 from holdfast.backends.mysql.backend import MysqlBackend
 from holdfast.errors import ConfigError
-from holdfast.testing.conformance.base import a_job
+from holdfast.model.event import NewEvent
+from holdfast.model.ids import new_id
+from holdfast.model.job import JobState
+from holdfast.store.values import Verdict
+from holdfast.testing.conformance.base import a_job, hold_one, state_of
 
-pytest.importorskip("django")
+T = TypeVar("T")
 
 
-def connection_to(url: str) -> Any:
-    from django.db.backends.mysql.base import DatabaseWrapper
-
+def alias_of(url: str) -> str:
+    """Make a database known to Django."""
     parts = urlsplit(url)
-    settings: dict[str, Any] = {
-        "NAME": parts.path.strip("/"),
-        "USER": parts.username,
-        "PASSWORD": "",
-        "HOST": parts.hostname,
-        "PORT": str(parts.port),
-        "OPTIONS": {},
-        "TIME_ZONE": None,
-        "CONN_MAX_AGE": 0,
-        "AUTOCOMMIT": True,
-        "CONN_HEALTH_CHECKS": False,
-        "ATOMIC_REQUESTS": False,
-        "ENGINE": "django.db.backends.mysql",
-        "TEST": {},
-    }
-    return DatabaseWrapper(settings)
+    name = parts.path.strip("/")
+    place = {"HOST": str(parts.hostname), "PORT": str(parts.port), "USER": str(parts.username)}
+    return add_database(name, ENGINE="django.db.backends.mysql", NAME=name, **place)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -68,26 +59,34 @@ def _configured(_driver: None) -> None:
 
 
 @pytest.mark.parametrize("commits", [True, False], ids=["committed", "rolled back"])
-async def test_a_job_is_enqueued_in_djangos_transaction(backend: MysqlBackend, url: str, commits: bool):
-    job = a_job()
+async def test_a_job_an_event_and_a_completion_share_an_atomic_block(backend: MysqlBackend, url: str, commits: bool):
+    held, job = await hold_one(backend), a_job()
+    event = NewEvent(id=new_id(), category="orders", stream="a 'quoted' %s", name="paid", payload="1")
+    loop = asyncio.get_running_loop()
 
-    def work(loop: asyncio.AbstractEventLoop) -> None:
-        connection = connection_to(url)
-        connection.inc_thread_sharing()
-        connection.set_autocommit(False, force_begin_transaction_with_broken_autocommit=True)
-        connection.in_atomic_block = True
-        enqueue = backend.join(connection).enqueue([job])
-        assert asyncio.run_coroutine_threadsafe(enqueue, loop).result(20) == [True]
-        connection.in_atomic_block = False
-        (connection.commit if commits else connection.rollback)()
-        connection.close()
+    def here(work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, loop).result(20)
+
+    def work() -> None:
+        alias = alias_of(url)
+        try:
+            with transaction.atomic(using=alias):
+                using = connections[alias]
+                assert here(backend.join(using).enqueue([job])) == [True]
+                (appended,) = here(backend.streams.join(using).append([event]))
+                assert appended.is_new
+                assert backend.complete(held.lease, '"done"', using=using) is Verdict.DONE
+                transaction.set_rollback(not commits, using=alias)
+        finally:
+            connections[alias].close()
 
     with ThreadPoolExecutor(1) as pool:
-        await asyncio.get_running_loop().run_in_executor(pool, work, asyncio.get_running_loop())
+        await loop.run_in_executor(pool, work)
     assert len(await backend.insight.states([job.id])) == commits
+    assert len(await backend.streams.events.read_stream("orders", event.stream, limit=5)) == commits
+    assert await state_of(backend, held.id) is (JobState.COMPLETED if commits else JobState.RUNNING)
 
 
 async def test_djangos_connection_outside_of_atomic_is_refused(backend: MysqlBackend, url: str):
-    connection = connection_to(url)
     with pytest.raises(ConfigError, match=r"transaction\.atomic"):
-        backend.join(connection)
+        backend.join(connections[alias_of(url)])

@@ -1,4 +1,4 @@
-"""Tests that need a server which cannot be had: named at the end of the run in red, and failed where CI=true."""
+"""Tests that need what cannot be had: named at the end of the run in red. Without a server they fail where CI=true."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from typing import NoReturn
 
 import pytest
 
-_MARK = "no server: "
+_MARK = "missing: "
 
 
 def give_up(store: str, reason: str) -> NoReturn:
     """End a test that needs a server which cannot be had."""
     if os.environ.get("CI") == "true":
         pytest.fail(f"{_MARK}{store}: {reason}", pytrace=False)
-    pytest.skip(f"{_MARK}{store}: {reason}")
+    leave_out(store, reason)
+
+
+def leave_out(what: str, reason: str) -> NoReturn:
+    """End a test that is run by hand where a library cannot be had, in CI, too."""
+    pytest.skip(f"{_MARK}{what}: {reason}")
 
 
 def write_missing(terminal: pytest.TerminalReporter) -> None:

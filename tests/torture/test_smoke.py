@@ -147,3 +147,16 @@ def test_every_event_takes_effect_once_and_in_order_on_postgresql_while_its_serv
     assert report["versions"]["fsync"] == "on"
     assert report["cuts_inside_commit"] >= 1
     assert_the_server_suffered(report)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flavour", ["mariadb", pytest.param("mysql", marks=pytest.mark.torture)])
+def test_every_event_takes_effect_once_and_in_order_on_mysql_while_its_server_is_killed_too(tmp_path, flavour):
+    mysql_program_of(flavour)
+
+    code, report, said = run(tmp_path, "--streams", "--server", flavour)
+
+    assert_clean_streams(code, report, said)
+    assert report["versions"]["innodb_flush_log_at_trx_commit"] == "1"
+    assert report["cuts_inside_commit"] >= 1
+    assert_the_server_suffered(report)

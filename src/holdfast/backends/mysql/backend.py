@@ -52,11 +52,11 @@ class MysqlParts(ServerParts):
         pools = pools_for_verbs(location), pools_for_handlers(location), blocking_pool(location)
         beside = beside_pool(location)
         self._pools = *pools, beside
-        self.runner = MysqlPoolRunner(pools[0], statements, location, self._became_ready)
+        self.runner = MysqlPoolRunner(pools[0], statements, location, self._became_ready, self._drop_idle)
         self.notifier = self._notifier = MysqlNotifier(location, statements)
         self.rows = MysqlJobRows(Steady() if statements.is_server_clock else None)
         verbs = fenced_verbs(self.rows)._replace(lock_share=lock_share)
-        look = partial(ask_beside, beside)
+        look = partial(ask_beside, beside, location.url)
         place = TransactionPlace(
             statements, verbs, location.url, location.reply_timeout, self._drop_idle, self._became_ready, look
         )

@@ -18,15 +18,12 @@ from holdfast.backends.mysql.statements import TEMPLATES
 from holdfast.errors import ConfigError
 
 CONNECT_TIMEOUT = 5
-LOCK_WAIT = 10  # seconds for a row that another transaction has locked
 SILENCE = 30  # seconds after which the server ends a session that is silent: a frozen process keeps its locks so long
+_ISOLATION = "set session transaction isolation level read committed"
 _SETTINGS = (
-    "set session transaction isolation level read committed",
-    (
-        "set session time_zone = '+00:00', sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', autocommit = 1,"
-        f" innodb_lock_wait_timeout = {LOCK_WAIT}, lock_wait_timeout = {LOCK_WAIT}, wait_timeout = {SILENCE},"
-        f" net_read_timeout = {SILENCE}, net_write_timeout = {SILENCE}"
-    ),
+    "set session time_zone = '+00:00', sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', autocommit = 1,"
+    f" wait_timeout = {SILENCE}, net_read_timeout = {SILENCE}, net_write_timeout = {SILENCE},"
+    " innodb_lock_wait_timeout = %d, lock_wait_timeout = %d"
 )
 # Read by MariaDB alone: there, a transaction whose client is silent ends earlier than its session.
 _MARIADB_SETTINGS = "/*M!100600 set session idle_transaction_timeout = 5, in_predicate_conversion_threshold = 0 */"
@@ -51,7 +48,7 @@ async def connect(location: MysqlLocation, kind: type[VerbConnection] = VerbConn
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT + location.reply_timeout):
             await connection.connect()
-            connection.lock_wait = LOCK_WAIT
+            connection.lock_wait = location.lock_wait()
             await connection.ask(_settings(location, connection, await connection.ask(_LOOKS)))
     except BaseException as error:
         drop(connection)
@@ -90,7 +87,7 @@ def _settings(location: MysqlLocation, connection: Either, looks: Sequence[Resul
     found: list[Any] = [result.rows for result in looks]
     ((version, comment, innodb, longest),), variables = found
     connection.longest = int(longest)
-    texts = list(_SETTINGS)
+    texts = [_ISOLATION, _SETTINGS % (location.lock_wait(), location.lock_wait())]
     if "mariadb" in version.lower():
         texts.append(_MARIADB_SETTINGS)
     if require_suitable(location, (version, comment, innodb), variables):

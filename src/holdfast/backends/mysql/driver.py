@@ -54,7 +54,7 @@ class VerbConnection(AsyncmyConnection):
 
     async def _ask(self, text: str) -> list[Result]:
         driver: Any = self
-        _check_length(text, self.longest)
+        check_length(text, self.longest)
         await driver.query(text)
         found = [_result(driver._result)]
         while driver._result.has_next:
@@ -83,7 +83,7 @@ class BlockingConnection(PymysqlConnection):
 
     def _ask(self, text: str) -> list[Result]:
         driver: Any = self
-        _check_length(text, self.longest)
+        check_length(text, self.longest)
         driver.query(text)
         found = [_result(driver._result)]
         while driver._result is not None and driver._result.has_next:
@@ -95,7 +95,7 @@ class BlockingConnection(PymysqlConnection):
 Either = VerbConnection | BlockingConnection
 
 
-def _check_length(text: str, longest: int | None) -> None:
+def check_length(text: str, longest: int | None) -> None:
     """Raise, as the server does, for a message that is too long: the server would also break the connection."""
     if longest is not None and len(text) * _LONGEST_CHARACTER >= longest and len(text.encode()) >= longest:
         raise OperationalError(ER.NET_PACKET_TOO_LARGE, f"a message of more than {longest} bytes")

@@ -28,7 +28,8 @@ _CONFLICTS = {
     LOCK_WAIT: "waited too long for a row that another transaction has locked",
     3572: "found a row locked by another transaction",
 }
-_READ_ONLY = {1290, 1792, 1836, 3100}
+_READ_ONLY = {1792, 1836, 3100}
+_OPTION_PREVENTS = 1290  # `read_only` or another option, which the message names
 _MISSING = {1146, 1054}
 _DENIED = {1044, 1142, 1143, 1227, 1370}
 # The link, the end of a session, a server that starts, stops, is full or has no connection left.
@@ -67,7 +68,8 @@ def is_refused(error: BaseException | None) -> bool:
 
 def is_read_only(error: BaseException | None) -> bool:
     """Return whether the server rejects writes: it is a replica, or has become one."""
-    return code_of(error) in _READ_ONLY
+    code = code_of(error)
+    return code in _READ_ONLY or (code == _OPTION_PREVENTS and "read-only" in str(error))
 
 
 def ends_session(error: BaseException | None) -> bool:
@@ -75,8 +77,12 @@ def ends_session(error: BaseException | None) -> bool:
     return code_of(error) in _LAST_WORDS
 
 
-def translate(error: BaseException, where: str, *, broken: bool, committing: bool = False) -> HoldfastError:
+def translate(
+    error: BaseException, where: str, *, broken: bool, committing: bool = False, database: str | None = None
+) -> HoldfastError:
     """Return the error to raise in place of `error`.
+
+    `where` is the URL of the store, or words for a connection to its `database`.
 
     `broken`: the connection is lost. `committing`: the server may have committed before it broke. An error reply on a
     connection that is still open always means that nothing was committed.
@@ -88,7 +94,7 @@ def translate(error: BaseException, where: str, *, broken: bool, committing: boo
     if code in _MISSING:
         return SchemaMismatch(f"{where}: {text}: run `holdfast schema install`")
     if code in _DENIED:
-        return PrivilegeMissing(f"{where}: {text}: {_grants(where)}")
+        return PrivilegeMissing(f"{where}: {text}: {_grants(database or urlsplit(where).path.strip('/'))}")
     kind, reason = _kind(error, code, broken=broken)
     return kind(f"{where}{reason} ({text})")
 
@@ -96,7 +102,7 @@ def translate(error: BaseException, where: str, *, broken: bool, committing: boo
 def _kind(error: BaseException, code: int, *, broken: bool) -> tuple[type[HoldfastError], str]:
     if code in _CONFLICTS:
         return (LockedTooLong if code == LOCK_WAIT else TransactionConflict), f" {_CONFLICTS[code]}"
-    if code in _READ_ONLY:
+    if is_read_only(error):
         return StoreUnavailable, " is read-only (a replica?); reconnecting"
     if code == _TOO_LARGE:
         return StoreError, " refuses a large message: raise its max_allowed_packet, or store large payloads elsewhere"
@@ -107,8 +113,7 @@ def _kind(error: BaseException, code: int, *, broken: bool) -> tuple[type[Holdfa
     return StoreError, f": {type(error).__name__} {code}"
 
 
-def _grants(where: str) -> str:
-    database = urlsplit(where).path.strip("/") or "the database"
+def _grants(database: str) -> str:
     return (
         f"as an administrator, run `grant select, insert, update, delete on {database}.* to …` for a worker; a user "
         "that installs the tables also needs create, alter, drop and index (docs/howto/mysql.md, Privileges)"

@@ -12,7 +12,14 @@ import math
 from typing import Any, TypeVar
 
 from holdfast.backends.mysql.driver import drop, hang_up, is_being_closed, is_in_transaction, is_open
-from holdfast.backends.mysql.error_map import DriverError, ends_session, is_conflict, is_refused, translate
+from holdfast.backends.mysql.error_map import (
+    DriverError,
+    ends_session,
+    is_conflict,
+    is_read_only,
+    is_refused,
+    translate,
+)
 from holdfast.backends.mysql.execute import Session, drive, drive_blocking
 from holdfast.backends.mysql.handlers_connection import MysqlHandlersBlockingConnection, MysqlHandlersConnection
 from holdfast.backends.mysql.statements import MysqlStatements
@@ -69,14 +76,18 @@ class MysqlTransaction(ServerTransaction[MysqlStatements]):
             self.move(TransactionState.OPEN, TransactionState.EXPIRED)
         if self.state is TransactionState.EXPIRED:
             raise self.over() from error
-        conflict = error if is_conflict(error) else self.connection.failure
-        if conflict is not None and not closed and not isinstance(error, Ending):
-            raise translate(conflict, self._place.url, broken=False) from error
+        if is_conflict(error) or is_read_only(error):
+            self.connection.failure = error
+        failure = self.connection.failure
+        if failure is not None and not closed and not isinstance(error, Ending):
+            raise translate(failure, self._place.url, broken=False) from error
         if isinstance(error, _ERRORS) and (committing or closed) and not is_refused(error):
             raise translate(error, self._place.url, broken=closed, committing=committing) from error
 
     def close(self) -> None:  # noqa: D102
         self.connection.is_lent = False
+        if is_read_only(self.connection.failure):
+            drop(self.connection)  # it leads to a server that has become a replica
         super().close()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from holdfast.backends.mysql.driver import BlockingConnection, VerbConnection, is_in_transaction
-from holdfast.backends.mysql.error_map import is_conflict
+from holdfast.backends.mysql.error_map import is_conflict, is_read_only
 from holdfast.errors import ConfigError
 
 
@@ -18,7 +18,7 @@ class TransactionGuard:
 
     is_lent = False
     failure: Exception | None = None
-    """The conflict for which the server has given the transaction up."""
+    """The conflict for which the server has given the transaction up, or its refusal to write."""
 
     def check(self) -> None:
         """Raise if a statement would run outside the transaction."""
@@ -35,8 +35,8 @@ class TransactionGuard:
             raise ConfigError(message)
 
     def note(self, error: Exception) -> None:
-        """Remember a conflict."""
-        if self.is_lent and is_conflict(error):
+        """Remember an error after which nothing can be written."""
+        if self.is_lent and (is_conflict(error) or is_read_only(error)):
             self.failure = error
 
     def begin(self) -> NoReturn:

@@ -71,8 +71,9 @@ class MysqlJobs(JobsWithFloors):
     async def finish(self, finishes: Sequence[Finish], *, briefly: bool = False) -> list[Verdict]:
         """Complete a batch without followed jobs and results in one trip; other batches use the shared code."""
         if finishes and is_plain(finishes) and runs_alone(self._runner):
+            write = self._runner.write_briefly if briefly else self._runner.write
             try:
-                await self._runner.write(lambda: complete_plainly(finishes))
+                await write(lambda: complete_plainly(finishes))
             except DriverError as error:
                 if not is_refused(error):
                     raise

@@ -6,7 +6,7 @@
 - `tls=on|off|verify`: by default off for a socket and for this machine, else on; `ca=<file>` for `verify`;
 - `install=auto|never`: whether opening may install the tables into a database that has none;
 - `pool=10` limits the connections that verbs use at once, and separately those that handlers' transactions use;
-- `reply_timeout=30`: the seconds after which a connection without a reply counts as broken;
+- `reply_timeout=30`: the seconds after which a connection without a reply counts as broken, at least 3;
 - `galera=one-writer`: a promise that all processes of this store write to the same node of the cluster.
 """
 
@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 import msgspec
 
 from holdfast.errors import ConfigError
-from holdfast.store.url_settings import POSITIVE_SECONDS, Setting, read_settings
+from holdfast.store.url_settings import Setting, read_settings
 
 _EXAMPLE = "mysql://user:password@localhost:3306/database"
 _LOCAL = {"", "localhost", "127.0.0.1", "::1"}
@@ -29,7 +29,8 @@ _SETTINGS = {
     "ca": Setting("<file>", ".+"),
     "install": Setting("auto|never", "auto|never"),
     "pool": Setting("<connections>", "0*[1-9][0-9]{0,9}", int),
-    "reply_timeout": POSITIVE_SECONDS,
+    # The shortest wait for a lock, a second, may take two.
+    "reply_timeout": Setting("<seconds, at least 3>", r"0*([3-9]|[1-9][0-9]{1,5})(\.[0-9]{0,6})?", float),
     "galera": Setting("one-writer", "one-writer"),
 }
 
@@ -93,6 +94,10 @@ class MysqlLocation(msgspec.Struct, frozen=True):
         if self.socket is not None:
             return {**given, "unix_socket": self.socket}
         return {**given, "host": self.host, "port": self.port}
+
+    def lock_wait(self, most: int = 10) -> int:
+        """The seconds that a statement may wait for a lock: it fails before the connection counts as broken."""
+        return min(most, int(self.reply_timeout * 2 / 3))
 
     @property
     def encryption(self) -> ssl.SSLContext | None:

@@ -58,14 +58,15 @@ def beside_pool(location: MysqlLocation) -> MysqlBlockingPool:
     )
 
 
-def ask_beside(pool: MysqlBlockingPool, texts: list[str]) -> list[Result]:
+def ask_beside(pool: MysqlBlockingPool, url: str, texts: list[str]) -> list[Result]:
     """Run reads on a connection of the pool; raises errors of Holdfast, because no transaction of ours has failed."""
     with pool.connection() as connection:
         try:
             return connection.ask(texts)
         except _ERRORS as error:
+            broken = not is_idle(connection)
             drop(connection)
-            raise translate(error, "the store", broken=True) from error
+            raise translate(error, url, broken=broken) from error
 
 
 def blocking_pool(location: MysqlLocation) -> MysqlBlockingPool:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from holdfast.backends.mysql.connecting import LOCK_WAIT
 from holdfast.backends.mysql.driver import VerbConnection, drop, is_idle, is_open
-from holdfast.backends.mysql.error_map import LOCK_WAIT as WAITED_TOO_LONG
 from holdfast.backends.mysql.error_map import (
+    LOCK_WAIT,
     DriverError,
     code_of,
     is_conflict,
@@ -24,30 +24,34 @@ from holdfast.backends.mysql.error_map import (
 )
 from holdfast.backends.mysql.execute import Session, drive
 from holdfast.backends.mysql.handler_transaction import MysqlTransaction
+from holdfast.backends.mysql.location import MysqlLocation
+from holdfast.backends.mysql.statements import MysqlStatements
 from holdfast.backends.sql.pool_runner import SqlPoolRunner, Ways
 from holdfast.errors import SchemaMismatch
-from holdfast.store.steps import Ready, Verb
+from holdfast.store.connection_pool import AsyncPools
+from holdfast.store.steps import Place, Ready, Verb
 
 T = TypeVar("T")
 
 _ATTEMPTS = 8
 _ATTEMPTS_TO_WAIT = 2
 _PAUSE = 0.02
+_BRIEF = 1  # seconds
 _ERRORS: tuple[type[Exception], ...] = (*DriverError, TimeoutError, OSError)
 
 
 class _VerbWay(NamedTuple):
-    """How a verb runs: in a transaction that `begin` begins, or by itself. `lock_wait`: the seconds for one lock."""
+    """How a verb runs: in a transaction that `begin` begins, or by itself. `briefly`: one wait for a lock at most."""
 
     begin: tuple[str, ...] = ()
     writes: bool = True
-    lock_wait: int = LOCK_WAIT
+    briefly: bool = False
 
 
 _ONCE = _VerbWay()
 _LOOK = _VerbWay(writes=False)
 _WRITE = _VerbWay(("start transaction",))
-_BRIEFLY = _VerbWay(("start transaction",), lock_wait=1)  # not repeated after such a wait
+_BRIEFLY = _VerbWay(("start transaction",), briefly=True)
 _READ = _VerbWay(("set transaction isolation level repeatable read", "start transaction read only"), writes=False)
 
 
@@ -56,6 +60,19 @@ class MysqlPoolRunner(SqlPoolRunner[_VerbWay, MysqlTransaction]):
 
     ways = Ways(once=_ONCE, look=_LOOK, write=_WRITE, write_briefly=_BRIEFLY, read=_READ, apart=_WRITE)
     transaction = MysqlTransaction
+
+    def __init__(
+        self,
+        pools: AsyncPools[VerbConnection],
+        statements: MysqlStatements,
+        location: MysqlLocation,
+        became_ready: Callable[[Sequence[Place]], None],
+        suspect: Callable[[], None],
+    ) -> None:
+        """`became_ready` is as in `SqlPoolRunner`, `suspect` as in `TransactionPlace`."""
+        super().__init__(pools, statements, location, became_ready)
+        self._lock_wait = location.lock_wait()
+        self._suspect = suspect
 
     async def _joined(self, transaction: MysqlTransaction, verb: Verb[T]) -> T:
         """Run a verb in a handler's transaction, if that is open and has not failed; never outside of it.
@@ -79,8 +96,8 @@ class MysqlPoolRunner(SqlPoolRunner[_VerbWay, MysqlTransaction]):
             except DriverError as error:
                 if not _is_repeated(error):
                     raise
-                waited = code_of(error) == WAITED_TOO_LONG
-                if number == _ATTEMPTS or (waited and (number >= _ATTEMPTS_TO_WAIT or way.lock_wait < LOCK_WAIT)):
+                waited = code_of(error) == LOCK_WAIT
+                if number == _ATTEMPTS or (waited and (number >= _ATTEMPTS_TO_WAIT or way.briefly)):
                     raise translate(error, self._where, broken=False) from error
             await asyncio.sleep(_PAUSE * number * random.random())  # noqa: S311 - jitter, not a secret
         raise AssertionError
@@ -89,9 +106,11 @@ class MysqlPoolRunner(SqlPoolRunner[_VerbWay, MysqlTransaction]):
         pool = self._pools.here
         connection = await pool.take()
         ready = Ready()
+        lock_wait = _BRIEF if way.briefly else self._lock_wait
+        waiting = [] if connection.lock_wait == lock_wait else [f"set session innodb_lock_wait_timeout = {lock_wait}"]
         session = Session(
             self._statements,
-            begin=[*_waiting(connection, way.lock_wait), *way.begin],
+            begin=[*waiting, *way.begin],
             is_alone=bool(way.begin),
             reply_timeout=self._reply_timeout,
         )
@@ -108,6 +127,8 @@ class MysqlPoolRunner(SqlPoolRunner[_VerbWay, MysqlTransaction]):
                 self._explain(connection, error, committing=session.is_committing)
             raise
         finally:
+            if session.has_begun:
+                connection.lock_wait = lock_wait
             if session.is_migrating:  # the lock goes with the session, however the migration has ended
                 drop(connection)
             pool.put(connection)
@@ -138,7 +159,7 @@ class MysqlPoolRunner(SqlPoolRunner[_VerbWay, MysqlTransaction]):
         broken = not is_idle(connection)
         drop(connection)
         if broken or is_read_only(error):  # idle connections lead to the same server, over the same network
-            self._pools.drop_idle()
+            self._suspect()
         translated = translate(error, self._where, broken=broken, committing=committing)
         if isinstance(translated, SchemaMismatch):
             self._pools.lose()  # a new installation has new lanes: cached ids are invalid
@@ -148,11 +169,3 @@ class MysqlPoolRunner(SqlPoolRunner[_VerbWay, MysqlTransaction]):
 def _is_repeated(error: Exception) -> bool:
     """Return whether a repetition may succeed: a conflict, or a row that another transaction has just added."""
     return is_conflict(error) or is_duplicate(error)
-
-
-def _waiting(connection: VerbConnection, seconds: int) -> list[str]:
-    """Return the statement that sets how long the session waits for a lock, if it must be changed."""
-    if connection.lock_wait == seconds:
-        return []
-    connection.lock_wait = seconds
-    return [f"set session innodb_lock_wait_timeout = {seconds}"]

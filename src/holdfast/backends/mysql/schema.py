@@ -19,6 +19,7 @@ from holdfast.store.steps import Steps
 
 _logger = logging.getLogger("holdfast.mysql")
 MIGRATIONS = migrations("holdfast.backends.mysql")
+_PATIENCE = 20  # seconds for another process that installs
 # A migration that does not get its lock soon gives up: otherwise all traffic would queue behind it. The session, with
 # this and with the lock of the migration, is not used again.
 _LOCK_TIMEOUT = "set session lock_wait_timeout = 2"
@@ -36,7 +37,7 @@ class MysqlSchema(SqlSchema):
 
     def lock(self) -> Steps[None]:  # noqa: D102
         yield from script(_LOCK_TIMEOUT)
-        if (yield from value("migration_lock")) != 1:
+        if (yield from value("migration_lock", seconds=self._location.lock_wait(_PATIENCE))) != 1:
             raise StoreUnavailable(f"{self._location.url}: another process is installing the tables: try again")
 
     def apply(self, text: str) -> Steps[None]:  # noqa: D102

@@ -171,8 +171,15 @@ class MysqlStatements:
         made: list[str] = []
         chunk: list[str] = []
         size = 0
+
+        def placed(given: str) -> str:
+            nonlocal size
+            place = text(given)
+            size += max(0, len(given) - len(place))  # where the driver puts it in
+            return place
+
         for row in rows:
-            chunk.append(values.filled(row, text))
+            chunk.append(values.filled(row, placed))
             size += len(chunk[-1])
             if size > _LONGEST_TEXT and asked.statement not in _IN_ONE:
                 made.append(before.filled(row, text) + ",".join(chunk) + behind.filled(row, text))

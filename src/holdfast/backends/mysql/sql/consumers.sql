@@ -75,7 +75,7 @@ where parked.retrying;
 select event.event_id, category.category, event.stream, event.event_name, event.version, event.partition_id,
        event.position_id, event.payload, event.headers, event.recorded_at, parked.attempts
 from (
-    select event_id, attempts, position_id, category_id from holdfast_parked
+    select event_id, attempts, position_id, category_id from holdfast_parked force index (by_retry)
     where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and retrying = 1
     order by position_id limit :limit
 ) as parked
@@ -84,8 +84,9 @@ straight_join holdfast_category as category on category.category_id = parked.cat
 order by parked.position_id;
 
 -- name: list_kept_retries
--- The same of those that another system keeps. Written as an equation, so that the index serves.
-select attempts, event_text from holdfast_parked
+-- The same of those that another system keeps. Written as an equation, so that the index serves: with few rows to
+-- return, MySQL prefers the order of the primary key, and reads all of the partition's.
+select attempts, event_text from holdfast_parked force index (by_retry)
 where consumer = :consumer and category_id = :category_id and partition_id = :partition_id and retrying = 1
   and event_text is not null
 order by position_id limit :limit;

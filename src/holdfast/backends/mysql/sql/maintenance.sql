@@ -97,7 +97,7 @@ update holdfast_meta set schema_version = :version;
 
 -- name: migration_lock
 -- Until the session ends: a commit, which each statement of a migration makes, does not release it.
-select get_lock(concat('holdfast ', left(sha2(database(), 256), 40)), 20);
+select get_lock(concat('holdfast ', left(sha2(database(), 256), 40)), :seconds);
 
 -- name: server_look
 select version(), @@version_comment, (
@@ -126,8 +126,9 @@ union all select 'database', database()
 union all select 'now_us', cast({now} as char);
 
 -- name: oldest_transaction
--- Needs the privilege PROCESS.
-select coalesce(max(timestampdiff(second, trx_started, now())), 0) from information_schema.innodb_trx;
+-- Needs the privilege PROCESS. `trx_started` is in the zone of the server's machine, whatever that of the session is.
+select coalesce(max(timestampdiff(second, trx_started, convert_tz(utc_timestamp(), '+00:00', 'SYSTEM'))), 0)
+from information_schema.innodb_trx;
 
 -- name: default_isolation
 -- The variable has two names.
@@ -138,11 +139,15 @@ show global variables where variable_name in ('transaction_isolation', 'tx_isola
 select database(), (select installation from holdfast_meta);
 
 -- name: session_variables
--- Which server this is: MySQL and MariaDB have a variable each. Whether it checks snapshots: newer MariaDB does.
-show session variables where variable_name in ('server_uuid', 'server_uid', 'innodb_snapshot_isolation');
+-- Which server this is: MySQL and MariaDB have a variable each. Whether it checks snapshots: newer MariaDB does. The
+-- bytes of the longest message that it accepts.
+show session variables where variable_name in (
+    'server_uuid', 'server_uid', 'innodb_snapshot_isolation', 'max_allowed_packet'
+);
 
 -- name: last_jobs
--- Changes when jobs are enqueued, or events appended. Other changes are found by polling workers.
+-- Changes when jobs are enqueued, or events appended; not if a transaction with smaller numbers commits last. That and
+-- other changes are found by polling workers.
 select (select max(seq) from holdfast_job), (select sum(position_id) from holdfast_head);
 
 -- name: last_ends

@@ -57,14 +57,22 @@ class TablesIdentity(NamedTuple):
     installation: str | None
 
 
-def _look() -> Steps[tuple[TablesIdentity, str]]:
-    """Return what a session sees, and what goes before every statement of ours in it."""
+class _Manner(NamedTuple):
+    """How a caller's session is asked: what goes before every statement, and the bytes of the longest message."""
+
+    prefix: str = ""
+    longest: int | None = None
+
+
+def _look() -> Steps[tuple[TablesIdentity, _Manner]]:
+    """Return what a session sees, and how it is asked."""
     database, installation = yield from row("identify")
     variables = dict((yield from rows("session_variables")))
     server = variables.get("server_uuid") or variables.get("server_uid")
     is_checked = str(variables.get("innodb_snapshot_isolation")).upper() == "ON"
     identity = TablesIdentity(server, database, installation)
-    return identity, drivers.WITHOUT_SNAPSHOT_CHECKS if is_checked else ""
+    prefix = drivers.WITHOUT_SNAPSHOT_CHECKS if is_checked else ""
+    return identity, _Manner(prefix, int(variables["max_allowed_packet"]))
 
 
 class MysqlCallers(Callers):
@@ -78,30 +86,30 @@ class MysqlCallers(Callers):
         self._statements = statements
         self._ours: TablesIdentity | None = None
         self._lock = threading.Lock()
-        self._known: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
-        """The connections that lead to our tables, each with what goes before every statement."""
+        self._known: WeakKeyDictionary[Any, _Manner] = WeakKeyDictionary()
+        """The connections that lead to our tables."""
 
     def drive_blocking(self, raw: Any, steps: Steps[T]) -> T:  # noqa: D102 - see `Callers`
-        with _explained(raw):
-            prefix = self._prefix(raw)
-            if prefix is None:
-                prefix = self._remember(raw, *self._run(raw, _look(), ""))
-            return self._run(raw, steps, prefix)
+        with self._explained(raw):
+            manner = self._manner(raw)
+            if manner is None:
+                manner = self._remember(raw, *self._run(raw, _look(), _Manner()))
+            return self._run(raw, steps, manner)
 
     async def drive(self, raw: Any, steps: Steps[T]) -> T:  # noqa: D102
-        with _explained(raw):
-            prefix = self._prefix(raw)
-            if prefix is None:
-                found = await self._run_async(raw, _look(), "")
-                prefix = await in_own_thread(lambda: self._remember(raw, *found))
-            return await self._run_async(raw, steps, prefix)
+        with self._explained(raw):
+            manner = self._manner(raw)
+            if manner is None:
+                found = await self._run_async(raw, _look(), _Manner())
+                manner = await in_own_thread(lambda: self._remember(raw, *found))
+            return await self._run_async(raw, steps, manner)
 
-    def _prefix(self, raw: Any) -> str | None:
+    def _manner(self, raw: Any) -> _Manner | None:
         with self._lock:
             return self._known.get(raw)
 
-    def _remember(self, raw: Any, found: TablesIdentity, prefix: str) -> str:
-        """Remember a connection and return its prefix; raise `ConfigError` unless it leads to our tables."""
+    def _remember(self, raw: Any, found: TablesIdentity, manner: _Manner) -> _Manner:
+        """Remember how a connection is asked; raise `ConfigError` unless it leads to our tables."""
         if found != self._ours:
             self._ours = self._ask()
             if found != self._ours:
@@ -112,8 +120,8 @@ class MysqlCallers(Callers):
                 )
                 raise ConfigError(message)
         with self._lock:
-            self._known[raw] = prefix
-        return prefix
+            self._known[raw] = manner
+        return manner
 
     def _ask(self) -> TablesIdentity:
         connection = connect_blocking(self._location)
@@ -125,21 +133,30 @@ class MysqlCallers(Callers):
             drop(connection)
         return identity
 
-    def _run(self, raw: Any, steps: Steps[T], prefix: str) -> T:
-        session = _CallersSession(self._statements, prefix, self._beside)
+    @contextmanager
+    def _explained(self, raw: Any) -> Generator[None]:
+        try:
+            with drivers.as_ours():
+                yield
+        except DriverError as error:
+            broken, database = not drivers.is_open(raw), self._location.database
+            raise translate(error, "the caller's connection", broken=broken, database=database) from error
+
+    def _run(self, raw: Any, steps: Steps[T], manner: _Manner) -> T:
+        session = _CallersSession(self._statements, manner.prefix, self._beside)
 
         def ask(texts: list[str]) -> list[Result]:
             with drivers.as_ours():
-                return [drivers.ask(raw, *bound) for bound in session.bound(texts)]
+                return [drivers.ask(raw, *bound, manner.longest) for bound in session.bound(texts)]
 
         return exchange_blocking(session.messages(steps, Ready()), ask)
 
-    async def _run_async(self, raw: Any, steps: Steps[T], prefix: str) -> T:
-        session = _CallersSession(self._statements, prefix, self._beside)
+    async def _run_async(self, raw: Any, steps: Steps[T], manner: _Manner) -> T:
+        session = _CallersSession(self._statements, manner.prefix, self._beside)
 
         async def ask(texts: list[str]) -> list[Result]:
             with drivers.as_ours():
-                return [await drivers.ask_async(raw, *bound) for bound in session.bound(texts)]
+                return [await drivers.ask_async(raw, *bound, manner.longest) for bound in session.bound(texts)]
 
         return await exchange(session.messages(steps, Ready()), ask)
 
@@ -163,12 +180,3 @@ class _CallersSession(Session):
             count = text.count("\0")
             given, self._texts = self._texts[:count], self._texts[count:]
             yield self._prefix + text.replace("%", "%%").replace("\0", "%s"), tuple(given)
-
-
-@contextmanager
-def _explained(raw: Any) -> Generator[None]:
-    try:
-        with drivers.as_ours():
-            yield
-    except DriverError as error:
-        raise translate(error, "the caller's connection", broken=not drivers.is_open(raw)) from error

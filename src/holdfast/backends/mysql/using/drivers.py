@@ -11,7 +11,7 @@ import pymysql
 from asyncmy.connection import Connection as AsyncmyConnection
 from asyncmy.cursors import Cursor as AsyncmyCursor
 
-from holdfast.backends.mysql.driver import Result, is_in_transaction
+from holdfast.backends.mysql.driver import Result, check_length, is_in_transaction
 from holdfast.backends.sql.using.kinds import ConnectionKind, comes_from, direct, is_closed, no_transaction
 from holdfast.errors import ConfigError
 
@@ -77,19 +77,23 @@ def _probe(raw: Any) -> None:
         raise
 
 
-def ask(raw: Any, text: str, texts: tuple[str, ...]) -> Result:
-    """Run one statement."""
+def ask(raw: Any, text: str, texts: tuple[str, ...], longest: int | None = None) -> Result:
+    """Run one statement; `longest` is as in `check_length`."""
     plain = sys.modules["MySQLdb.cursors"].Cursor if _is_mysqlclient(raw) else pymysql.cursors.Cursor
     with raw.cursor(plain) as cursor:
-        cursor.execute(text, texts)
+        message = cursor.mogrify(text, texts)
+        check_length(message, longest)
+        cursor.execute(message)
         rows = None if cursor.description is None else tuple(cursor.fetchall())
         return Result(rows, max(0, cursor.rowcount), cursor.lastrowid or 0)
 
 
-async def ask_async(raw: Any, text: str, texts: tuple[str, ...]) -> Result:
+async def ask_async(raw: Any, text: str, texts: tuple[str, ...], longest: int | None = None) -> Result:
     """Run one statement on an async connection."""
     async with raw.cursor(AsyncmyCursor) as cursor:
-        await cursor.execute(text, texts)
+        message = cursor.mogrify(text, texts)
+        check_length(message, longest)
+        await cursor.execute(message)
         rows = None if cursor.description is None else tuple(await cursor.fetchall())
         return Result(rows, max(0, cursor.rowcount), cursor.lastrowid or 0)
 
