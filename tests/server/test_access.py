@@ -295,3 +295,17 @@ async def test_changes_by_operators_are_in_the_audit_log(sqlite_app: App):
 
     assert (entry["who"], entry["action"], entry["target"]) == ("local", "queue.pause", "orders")
     assert entry["origin"] == "127.0.0.1"
+
+
+async def test_the_audit_log_names_what_a_bulk_operation_changes_and_what_a_token_may_do(sqlite_app: App):
+    body = {"action": "retry", "state": "failed", "queue": "orders", "reason": "fixed"}
+    async with client_of(asgi(sqlite_app)) as http:
+        await http.post("/v1/operations", json=body | {"preview": True})
+        begun = (await http.post("/v1/operations", json=body)).json()
+        await http.post("/v1/tokens", json={"name": "ci", "scopes": ["read", "enqueue"]})
+
+    noted = [(entry.action, entry.target, entry.detail) for entry in await sqlite_app.audit.list()]
+    assert noted == [
+        ("token.create", "ci", "read enqueue"),
+        ("jobs.retry", "state:failed queue:orders", f"operation {begun['id']}, 0 jobs: fixed"),
+    ]  # nothing about the preview

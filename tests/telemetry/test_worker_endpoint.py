@@ -10,7 +10,8 @@ from tests.telemetry.samples import Samples
 
 from holdfast import App
 from holdfast.errors import ConfigError, StoreUnavailable
-from holdfast.hooks.values import StoreFailure, Totals, WorkerReport, WorkerStart
+from holdfast.hooks.values import StoreFailure, WorkerReport, WorkerStart
+from holdfast.model.totals import Totals
 from holdfast.telemetry import serve_metrics
 from holdfast.telemetry.http_endpoint import parse_address
 

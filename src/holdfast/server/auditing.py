@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import logging
 
+import msgspec
 from starlette.requests import Request
 
+from holdfast.app.operation import OperationView
 from holdfast.errors import StoreError
 from holdfast.server.access import Caller
 from holdfast.server.state import state_of
 
 _logger = logging.getLogger("holdfast.server")
+
+
+class AuditNote(msgspec.Struct, frozen=True):
+    """What the audit log says about a change, besides who made it."""
+
+    action: str
+    target: str
+    detail: str = ""
+
+
+def note_on(begun: OperationView, reason: str) -> AuditNote:
+    """Return the note on a bulk operation that has begun."""
+    detail = f"operation {begun.id}, {begun.expected} jobs" + (f": {reason}" if reason else "")
+    return AuditNote(f"jobs.{begun.action}", str(begun.selection), detail)
 
 
 async def record(request: Request, caller: Caller, action: str, target: str, detail: str = "") -> None:

@@ -24,7 +24,7 @@ from starlette.routing import Route
 from holdfast.server.access import SAFE_METHODS, Caller, Role, caller_of, forbidden
 from holdfast.server.api.bodies import read_body
 from holdfast.server.api.fields import NOTHING, PATH_FIELDS, UUID, NoFields
-from holdfast.server.auditing import record
+from holdfast.server.auditing import AuditNote, record
 from holdfast.server.problems import Problem
 from holdfast.server.state import ServerState, state_of
 
@@ -94,11 +94,17 @@ class ApiCall(Generic[Q, B]):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The answer to a call; None as the value: no content."""
+    """The answer to a call; None as the value: no content.
+
+    `note`: what the audit log says of a change whose target does not stand in the path.
+    """
 
     value: Any
     status: int = 200
     headers: Mapping[str, str] = {}
+    note: AuditNote | None = None
+    is_change: bool = True
+    """Whether an operation that changes something did so, or only asked."""
 
 
 Handler = Callable[[Any], Awaitable[Answer]]
@@ -161,9 +167,9 @@ class Operation(msgspec.Struct, frozen=True):
         async with within_time(self._wait_of(call)):
             await state.opened()
             answer = await self.handler(call)
-        if self.is_audited:
-            target = " ".join(str(value) for value in request.path_params.values())
-            await record(request, caller, self.action, target)
+        if self.is_audited and answer.is_change:
+            note = answer.note or AuditNote(self.action, " ".join(map(str, request.path_params.values())))
+            await record(request, caller, note.action, note.target, note.detail)
         if answer.value is None:
             return Response(status_code=204, headers=dict(answer.headers))
         return Response(_encode(answer.value), answer.status, dict(answer.headers), media_type="application/json")
