@@ -57,6 +57,23 @@ async def test_a_waiting_claim_gets_the_job_that_comes(http):
     assert (await waiting)["job"]["id"] == job_id
 
 
+async def test_waiting_claims_go_on_after_any_failure_of_the_maintenance(http, app: App, monkeypatch):
+    original, failed = (await app.opened()).jobs.promote, asyncio.Event()
+
+    async def broken_once(limit: int) -> object:
+        if not failed.is_set():
+            failed.set()
+            raise ValueError("a mistake in a store")
+        return await original(limit)
+
+    monkeypatch.setattr(app.backend.jobs, "promote", broken_once)
+    waiting = asyncio.create_task(claim_one(http, wait_seconds=5))
+    await failed.wait()
+    job_id = await enqueue(http, delay_seconds=0.1)
+
+    assert (await waiting)["job"]["id"] == job_id
+
+
 async def test_a_waiting_claim_gets_a_job_when_it_is_due(http):
     job_id = await enqueue(http, delay_seconds=0.7)
 
@@ -309,7 +326,7 @@ async def test_hooks_see_the_attempts_of_workers_over_http(server, http, app: Ap
         assert await reported(job_id) == [("end", "aborted"), ("lose", verb)]
 
     attempts: RemoteAttempts = server.state.holdfast.attempts
-    now = time.monotonic()
+    now = time.monotonic() + 2  # the maintenance looked a moment ago
     monkeypatch.setattr(attempts, "_clock", lambda: now)
     elsewhere, ended_id = await begun()
     silent, silent_id = await begun()
