@@ -74,9 +74,9 @@ function morph(old, fresh) {
   const rows = new Map();
   for (const child of [...old.childNodes]) {
     const key = keyOf(child);
-    if (key === undefined) continue;
-    if (keys.has(key)) rows.set(key, child);
-    else child.remove();
+    const isMark = child.nodeType === Node.COMMENT_NODE; // around a part, in the page as it was loaded
+    if (isMark || (key !== undefined && !keys.has(key))) child.remove();
+    else if (key !== undefined) rows.set(key, child);
   }
   for (const [place, next] of wanted.entries()) {
     const at = () => old.childNodes[place] ?? null;
