@@ -10,9 +10,11 @@ import subprocess
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 from tests.telemetry.samples import Samples
 
@@ -21,7 +23,8 @@ from holdfast.errors import ConfigError, StoreUnavailable
 from holdfast.store.values import ClaimRequest
 from holdfast.telemetry.backlog import backlog
 from holdfast.telemetry.exposition import render
-from holdfast.telemetry.families import JobFamilies
+from holdfast.telemetry.families import MOST_NAMES, JobFamilies
+from holdfast.telemetry.store_collector import StoreCollector
 from holdfast.telemetry.store_figures import FigureReader, figures_of
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -99,6 +102,31 @@ async def test_the_number_of_store_calls_does_not_depend_on_the_backlog_and_is_c
     assert calls == first  # the figures of the first call are still fresh
     await FigureReader(app).read()
     assert calls == dict.fromkeys(first, 2)
+
+
+async def test_the_number_of_series_is_bounded_whatever_the_store_holds(app: App):
+    await filled(app)
+    figures = await figures_of(app)
+
+    def many(view: Any) -> list[Any]:
+        return [replace(view, name=f"n{number}") for number in range(MOST_NAMES + 50)]
+
+    (consumer,) = figures.consumers
+    shares = tuple(
+        replace(share, share=replace(share.share, consumer=f"c{number}"))
+        for number in range(MOST_NAMES)
+        for share in consumer.shares
+    )
+    crowded = replace(
+        figures,
+        queues=many(figures.queues[0]),
+        schedules=many(figures.schedules[0]),
+        consumers=[replace(consumer, shares=shares)],
+    )
+    for name, found in Counter(
+        one.name for family in StoreCollector(crowded).collect() for one in family.samples
+    ).items():
+        assert found <= MOST_NAMES * (5 if name == "holdfast_queue_jobs" else 1), name
 
 
 async def test_without_the_store_the_metrics_still_come_and_say_so(app: App, monkeypatch):
