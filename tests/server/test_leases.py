@@ -10,6 +10,7 @@ import httpx
 import pytest
 from tests.server.conftest import claim_one, client_of
 from tests.server.test_jobs import enqueue, finish
+from tests.servers.postgres_schemas import clean_schema
 
 from holdfast import App
 from holdfast.app.app import App as AppClass
@@ -134,6 +135,25 @@ def test_clients_that_wait_equally_long_do_not_return_together():
 
     assert 18 <= min(waits) < 18.5
     assert 19.5 < max(waits) <= 20
+
+
+async def test_waiting_claims_hold_no_connection_of_the_store():
+    with clean_schema() as url:
+        app = App(f"{url}&pool=2")
+        server = asgi(app)
+        async with client_of(server) as http:
+            bodies = [{"queues": [f"q{n}"], "tasks": ["charge"], "wait_seconds": 20} for n in range(50)]
+            waiting = [asyncio.create_task(http.post("/v1/leases/claim", json=body)) for body in bodies]
+            await http.post("/v1/leases/claim", json=bodies[0] | {"wait_seconds": 0})  # gets a connection after them
+            async with asyncio.timeout(5):
+                await enqueue(http)
+                assert (await http.get("/v1/queues")).json()["queues"][0]["ready"] == 1
+            assert not any(claim.done() for claim in waiting)
+            for claim in waiting:
+                claim.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        await server.state.holdfast.close()
+        await app.close()
 
 
 async def test_waiting_claims_share_what_comes_without_doubles(http):
