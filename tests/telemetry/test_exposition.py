@@ -16,6 +16,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
+from tests.servers.missing import give_up
 from tests.telemetry.samples import Samples
 
 from holdfast import App, Event
@@ -26,6 +27,7 @@ from holdfast.telemetry.exposition import render
 from holdfast.telemetry.families import MOST_NAMES, JobFamilies
 from holdfast.telemetry.store_collector import StoreCollector
 from holdfast.telemetry.store_figures import FigureReader, figures_of
+from holdfast.testing.debian_packages import unpacked
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 ALERTS = DEPLOY / "prometheus" / "alerts.yml"
@@ -206,17 +208,21 @@ async def test_every_metric_of_the_dashboard_and_the_alerts_exists(app: App):
     assert used - known == set()
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def promtool() -> str:
+    """Return the program, which Debian has in the package of Prometheus."""
+    try:
+        return shutil.which("promtool") or str(unpacked("prometheus") / "usr/bin/promtool")
+    except ConfigError as error:
+        give_up("promtool", str(error))
+
+
+@pytest.mark.slow
 async def test_promtool_accepts_the_rules_and_the_metrics(app: App):
     await filled(app)
     registry = CollectorRegistry(auto_describe=False)
     JobFamilies(registry)
-    rules = await asyncio.to_thread(
-        subprocess.run, ["promtool", "check", "rules", str(ALERTS)], capture_output=True, text=True, check=False
-    )
-    assert rules.returncode == 0, rules.stderr + rules.stdout
     exposition = await render(app, None) + generate_latest(registry)
-    metrics = await asyncio.to_thread(
-        subprocess.run, ["promtool", "check", "metrics"], input=exposition, capture_output=True, check=False
-    )
-    assert metrics.returncode == 0, metrics.stderr.decode() + metrics.stdout.decode()
+    for words, given in ((("rules", ALERTS), b""), (("metrics",), exposition)):
+        command = [promtool(), "check", *map(str, words)]
+        checked = await asyncio.to_thread(subprocess.run, command, input=given, capture_output=True, check=False)
+        assert checked.returncode == 0, (checked.stderr + checked.stdout).decode()
