@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from typing import Final
 
 import msgspec
 from starlette.requests import Request
@@ -13,6 +15,7 @@ from holdfast.server.access import Caller
 from holdfast.server.state import state_of
 
 _logger = logging.getLogger("holdfast.server")
+_PATIENCE: Final = 10.0  # seconds
 
 
 class AuditNote(msgspec.Struct, frozen=True):
@@ -32,13 +35,15 @@ def note_on(begun: OperationView, reason: str) -> AuditNote:
 async def record(request: Request, caller: Caller, action: str, target: str, detail: str = "") -> None:
     """Record a change that was made.
 
-    If the store fails now, the entry goes to the log of the server: the change is made, and its caller must know.
+    If the store fails or hangs now, the entry goes to the log of the server: the change is made, and its caller must
+    know.
     """
     origin = "" if request.client is None else request.client.host
     try:
-        await state_of(request).app.audit.record(caller.subject, action, target, detail, origin=origin)
-    except StoreError as error:
+        async with asyncio.timeout(_PATIENCE):
+            await state_of(request).app.audit.record(caller.subject, action, target, detail, origin=origin)
+    except (StoreError, TimeoutError) as error:
         _logger.error(  # noqa: TRY400 - the traceback would say nothing more
             "not in the audit log (%s): %s did %s to %s %s, from %s",
-            error, caller.subject, action, target, detail, origin,
+            str(error) or "the store took too long", caller.subject, action, target, detail, origin,
         )  # fmt: skip
