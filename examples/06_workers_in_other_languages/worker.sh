@@ -8,9 +8,9 @@ post() { # path, body; fails unless the answer is a success
         ${TOKEN:+--header "Authorization: Bearer $TOKEN"} --header 'Content-Type: application/json' --data "$2"
 }
 
-extend() { # until the lease is lost or this worker is gone: nothing may extend for a dead one
+extend() { # until the lease is lost or this worker is gone: nothing may extend for a dead one. What failed is repeated
     while sleep 1 && kill -0 $$ 2>/dev/null; do
-        post extend "{\"worker_id\": \"$name\", \"lease_seconds\": 3, \"leases\": [{\"lease\": $1}]}" | grep -q '"extended"' || return
+        post extend "{\"worker_id\": \"$name\", \"lease_seconds\": 3, \"leases\": [{\"lease\": $1}]}" | grep -q '"lost"' && return
     done
 }
 

@@ -214,3 +214,43 @@ def test_workers_in_shell_and_javascript_are_killed_and_rescued(tmp_path):
 
     assert "Hello, Ada, from shell-2 (attempts: rescued, completed)" in printed
     assert "Hello, Ada, from javascript-2 (attempts: rescued, completed)" in printed
+
+
+STUB_CURL = """#!/bin/sh
+case "$*" in
+*leases/claim*) mkdir claimed || exit 22 # there is one job
+   echo '{"leases": [{"lease": {"job_id": "j"}, "job": {"kwargs": {"name": "Ada"}}}]}' ;;
+*leases/finish*) echo '{"verdicts": [{"verdict": "done"}]}' ;;
+*) echo >> extends
+   case $(wc -l < extends) in
+   1) exit 22 ;;
+   2) echo '{"verdicts": [{"verdict": "locked"}]}' ;;
+   3) echo '{"verdicts": [{"verdict": "extended"}]}' ;;
+   *) echo '{"verdicts": [{"verdict": "lost"}]}' ;;
+   esac ;;
+esac
+"""
+STUB_SLEEP = """#!/bin/sh
+[ "$1" = work ] || exec /bin/sleep 0.02
+for turn in $(seq 200); do
+    [ "$(wc -l < extends)" -ge 4 ] && break
+    /bin/sleep 0.02
+done
+exec /bin/sleep 0.2
+"""
+
+
+def test_the_shell_worker_extends_until_its_lease_is_lost(tmp_path):
+    (tmp_path / "extends").touch()
+    for name, text in (("curl", STUB_CURL), ("sleep", STUB_SLEEP)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SECONDS_OF_WORK": "work"}
+    script = EXAMPLES / "06_workers_in_other_languages" / "worker.sh"
+    with subprocess.Popen(["sh", script], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        shown = [next(worker.stdout).strip() for _ in range(2)]
+        worker.kill()
+
+    assert shown == ["shell greets Ada", "shell: done for Ada"]
+    assert len((tmp_path / "extends").read_text(encoding="utf-8")) == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from typing import Any
 
@@ -11,8 +12,9 @@ from tests.server.conftest import claim_one, client_of
 from tests.server.test_jobs import CHARGE, finish
 
 from holdfast import App
+from holdfast.errors import StoreUnavailable
 from holdfast.model.scopes import parse_scopes
-from holdfast.server import Caller, Role, asgi
+from holdfast.server import Caller, Role, asgi, auditing
 from holdfast.server.access import caller_with_role, caller_with_scopes, is_loopback
 from holdfast.server.api.operation import Need
 from holdfast.server.api.routes import OPERATIONS
@@ -295,3 +297,34 @@ async def test_changes_by_operators_are_in_the_audit_log(sqlite_app: App):
 
     assert (entry["who"], entry["action"], entry["target"]) == ("local", "queue.pause", "orders")
     assert entry["origin"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_a_change_that_cannot_be_noted_stands_in_the_log_of_the_server(
+    sqlite_app: App, hangs, monkeypatch, caplog
+):
+    async def unable(*_: object, **__: object) -> None:
+        if hangs:
+            await asyncio.sleep(20)
+        raise StoreUnavailable("the disk is gone")
+
+    monkeypatch.setattr(sqlite_app.audit, "record", unable)
+    monkeypatch.setattr(auditing, "_PATIENCE", 0.05)
+    async with client_of(asgi(sqlite_app)) as http:
+        assert (await http.post("/v1/queues/orders/pause")).json()["changed"]
+    why = "the store took too long" if hangs else "the disk is gone"
+    assert f"not in the audit log ({why}): local did queue.pause to orders" in caplog.text
+
+
+async def test_the_audit_log_names_what_a_bulk_operation_changes_and_what_a_token_may_do(sqlite_app: App):
+    body = {"action": "retry", "state": "failed", "queue": "orders", "reason": "fixed"}
+    async with client_of(asgi(sqlite_app)) as http:
+        await http.post("/v1/operations", json=body | {"preview": True})
+        begun = (await http.post("/v1/operations", json=body)).json()
+        await http.post("/v1/tokens", json={"name": "ci", "scopes": ["read", "enqueue"]})
+
+    noted = [(entry.action, entry.target, entry.detail) for entry in await sqlite_app.audit.list()]
+    assert noted == [
+        ("token.create", "ci", "read enqueue"),
+        ("jobs.retry", "state:failed queue:orders", f"operation {begun['id']}, 0 jobs: fixed"),
+    ]  # nothing about the preview

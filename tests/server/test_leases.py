@@ -10,6 +10,7 @@ import httpx
 import pytest
 from tests.server.conftest import claim_one, client_of
 from tests.server.test_jobs import enqueue, finish
+from tests.servers.postgres_schemas import clean_schema
 
 from holdfast import App
 from holdfast.app.app import App as AppClass
@@ -53,6 +54,23 @@ async def test_a_waiting_claim_gets_the_job_that_comes(http):
     waiting = asyncio.create_task(claim_one(http, wait_seconds=20))
     await asyncio.sleep(0.05)
     job_id = await enqueue(http)
+
+    assert (await waiting)["job"]["id"] == job_id
+
+
+async def test_waiting_claims_go_on_after_any_failure_of_the_maintenance(http, app: App, monkeypatch):
+    original, failed = (await app.opened()).jobs.promote, asyncio.Event()
+
+    async def broken_once(limit: int) -> object:
+        if not failed.is_set():
+            failed.set()
+            raise ValueError("a mistake in a store")
+        return await original(limit)
+
+    monkeypatch.setattr(app.backend.jobs, "promote", broken_once)
+    waiting = asyncio.create_task(claim_one(http, wait_seconds=5))
+    await failed.wait()
+    job_id = await enqueue(http, delay_seconds=0.1)
 
     assert (await waiting)["job"]["id"] == job_id
 
@@ -117,6 +135,25 @@ def test_clients_that_wait_equally_long_do_not_return_together():
 
     assert 18 <= min(waits) < 18.5
     assert 19.5 < max(waits) <= 20
+
+
+async def test_waiting_claims_hold_no_connection_of_the_store():
+    with clean_schema() as url:
+        app = App(f"{url}&pool=2")
+        server = asgi(app)
+        async with client_of(server) as http:
+            bodies = [{"queues": [f"q{n}"], "tasks": ["charge"], "wait_seconds": 20} for n in range(50)]
+            waiting = [asyncio.create_task(http.post("/v1/leases/claim", json=body)) for body in bodies]
+            await http.post("/v1/leases/claim", json=bodies[0] | {"wait_seconds": 0})  # gets a connection after them
+            async with asyncio.timeout(5):
+                await enqueue(http)
+                assert (await http.get("/v1/queues")).json()["queues"][0]["ready"] == 1
+            assert not any(claim.done() for claim in waiting)
+            for claim in waiting:
+                claim.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        await server.state.holdfast.close()
+        await app.close()
 
 
 async def test_waiting_claims_share_what_comes_without_doubles(http):
@@ -309,7 +346,7 @@ async def test_hooks_see_the_attempts_of_workers_over_http(server, http, app: Ap
         assert await reported(job_id) == [("end", "aborted"), ("lose", verb)]
 
     attempts: RemoteAttempts = server.state.holdfast.attempts
-    now = time.monotonic()
+    now = time.monotonic() + 2  # the maintenance looked a moment ago
     monkeypatch.setattr(attempts, "_clock", lambda: now)
     elsewhere, ended_id = await begun()
     silent, silent_id = await begun()

@@ -10,7 +10,8 @@ from tests.server.test_jobs import enqueue, finish
 
 from holdfast import App
 from holdfast.errors import StoreUnavailable
-from holdfast.server import asgi
+from holdfast.server import asgi, operating
+from holdfast.server.operating import Operating
 
 
 async def test_queues_and_tasks_are_listed_paused_and_resumed(http):
@@ -45,6 +46,25 @@ async def test_an_unknown_backlog_is_no_mistake_of_the_caller(sqlite_app: App, m
     monkeypatch.setattr(sqlite_app.queues, "list", broken)
     async with client_of(asgi(sqlite_app)) as http:
         assert (await http.get("/v1/queues/orders/backlog")).status_code == 503
+
+
+async def test_operations_go_on_after_any_failure(sqlite_app: App, monkeypatch: pytest.MonkeyPatch, caplog):
+    called = asyncio.Queue[None]()
+
+    async def broken() -> int:
+        called.put_nowait(None)
+        raise ValueError("a mistake in an operation")
+
+    await sqlite_app.opened()
+    monkeypatch.setattr(sqlite_app.operations, "run_pending", broken)
+    monkeypatch.setattr(operating, "_PERIOD", 0.01)
+    running = Operating(sqlite_app)
+    running.begin()
+    async with asyncio.timeout(5):
+        for _ in range(3):
+            await called.get()
+    await running.close()
+    assert "a mistake in an operation" in caplog.text
 
 
 async def test_a_schedule_is_shown_paused_and_run(http, app: App):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ from tests.server.conftest import client_of
 
 from holdfast import App
 from holdfast.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
-from holdfast.server import asgi
-from holdfast.server.api import bodies, operation
+from holdfast.server import asgi, time_limit
+from holdfast.server.api import bodies
 from holdfast.server.problems import MEDIA_TYPE, problem_of
 from holdfast.server.security_headers import HEADERS
 from holdfast.server.state import ServerSettings, ServerState
@@ -132,15 +133,32 @@ async def test_what_is_not_there_is_a_problem_too(http, method: str, path: str, 
     assert set(response.json()) >= {"type", "title", "status", "detail"}
 
 
-@pytest.mark.parametrize("path", ["/v1/queues", "/queues"])
-async def test_a_store_that_takes_too_long_is_answered_for(sqlite_app: App, path: str, monkeypatch: pytest.MonkeyPatch):
-    async def never(**_: object) -> None:
-        await asyncio.sleep(60)
+@pytest.mark.parametrize(
+    ("slow", "method", "path", "more"),
+    [
+        ("queues.list", "GET", "/v1/queues", {}),
+        ("queues.list", "GET", "/queues", {}),
+        ("tokens.verify", "GET", "/v1/queues", {"headers": {"authorization": "Bearer x"}}),
+        ("tokens.verify", "GET", "/metrics", {"headers": {"authorization": "Bearer x"}}),
+        ("queues.pause", "POST", "/queues", {"data": {"verb": "pause", "name": "orders"}}),
+        ("jobs.list", "GET", "/preview?verb=retry&of=all&state=failed", {}),
+        ("consumers.show", "GET", "/ask?of=/streams&verb=reset&name=billing&to=end", {}),
+        ("backend.insight.find", "GET", "/jobs?q=0123", {}),
+        ("audit.list", "GET", "/audit/export", {}),
+    ],
+)
+async def test_a_store_that_takes_too_long_is_answered_for(
+    sqlite_app: App, slow: str, method: str, path: str, more: Any, monkeypatch: pytest.MonkeyPatch
+):
+    async def never(*_: object, **__: object) -> None:
+        await asyncio.sleep(20)
 
-    monkeypatch.setattr(sqlite_app.queues, "list", never)
-    monkeypatch.setattr(operation, "TIME_LIMIT", 0.05)
+    await sqlite_app.opened()
+    *parts, name = slow.split(".")
+    monkeypatch.setattr(reduce(getattr, parts, sqlite_app), name, never)
+    monkeypatch.setattr(time_limit, "TIME_LIMIT", 0.05)
     async with client_of(asgi(sqlite_app)) as http:
-        assert (await http.get(path)).status_code == 503
+        assert (await http.request(method, path, **more)).status_code == 503
 
 
 async def test_the_refusal_of_a_method_names_all_that_there_are(http):

@@ -10,10 +10,13 @@ import subprocess
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
+from tests.servers.missing import give_up
 from tests.telemetry.samples import Samples
 
 from holdfast import App, Event
@@ -21,8 +24,10 @@ from holdfast.errors import ConfigError, StoreUnavailable
 from holdfast.store.values import ClaimRequest
 from holdfast.telemetry.backlog import backlog
 from holdfast.telemetry.exposition import render
-from holdfast.telemetry.families import JobFamilies
+from holdfast.telemetry.families import MOST_NAMES, JobFamilies
+from holdfast.telemetry.store_collector import StoreCollector
 from holdfast.telemetry.store_figures import FigureReader, figures_of
+from holdfast.testing.debian_packages import unpacked
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 ALERTS = DEPLOY / "prometheus" / "alerts.yml"
@@ -99,6 +104,31 @@ async def test_the_number_of_store_calls_does_not_depend_on_the_backlog_and_is_c
     assert calls == first  # the figures of the first call are still fresh
     await FigureReader(app).read()
     assert calls == dict.fromkeys(first, 2)
+
+
+async def test_the_number_of_series_is_bounded_whatever_the_store_holds(app: App):
+    await filled(app)
+    figures = await figures_of(app)
+
+    def many(view: Any) -> list[Any]:
+        return [replace(view, name=f"n{number}") for number in range(MOST_NAMES + 50)]
+
+    (consumer,) = figures.consumers
+    shares = tuple(
+        replace(share, share=replace(share.share, consumer=f"c{number}"))
+        for number in range(MOST_NAMES)
+        for share in consumer.shares
+    )
+    crowded = replace(
+        figures,
+        queues=many(figures.queues[0]),
+        schedules=many(figures.schedules[0]),
+        consumers=[replace(consumer, shares=shares)],
+    )
+    for name, found in Counter(
+        one.name for family in StoreCollector(crowded).collect() for one in family.samples
+    ).items():
+        assert found <= MOST_NAMES * (5 if name == "holdfast_queue_jobs" else 1), name
 
 
 async def test_without_the_store_the_metrics_still_come_and_say_so(app: App, monkeypatch):
@@ -178,17 +208,21 @@ async def test_every_metric_of_the_dashboard_and_the_alerts_exists(app: App):
     assert used - known == set()
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def promtool() -> str:
+    """Return the program, which Debian has in the package of Prometheus."""
+    try:
+        return shutil.which("promtool") or str(unpacked("prometheus") / "usr/bin/promtool")
+    except ConfigError as error:
+        give_up("promtool", str(error))
+
+
+@pytest.mark.slow
 async def test_promtool_accepts_the_rules_and_the_metrics(app: App):
     await filled(app)
     registry = CollectorRegistry(auto_describe=False)
     JobFamilies(registry)
-    rules = await asyncio.to_thread(
-        subprocess.run, ["promtool", "check", "rules", str(ALERTS)], capture_output=True, text=True, check=False
-    )
-    assert rules.returncode == 0, rules.stderr + rules.stdout
     exposition = await render(app, None) + generate_latest(registry)
-    metrics = await asyncio.to_thread(
-        subprocess.run, ["promtool", "check", "metrics"], input=exposition, capture_output=True, check=False
-    )
-    assert metrics.returncode == 0, metrics.stderr.decode() + metrics.stdout.decode()
+    for words, given in ((("rules", ALERTS), b""), (("metrics",), exposition)):
+        command = [promtool(), "check", *map(str, words)]
+        checked = await asyncio.to_thread(subprocess.run, command, input=given, capture_output=True, check=False)
+        assert checked.returncode == 0, (checked.stderr + checked.stdout).decode()

@@ -70,6 +70,12 @@ class JobSelection(msgspec.Struct, frozen=True):
     older_than: timedelta = NO_AGE
     error: str | None = None
 
+    def __str__(self) -> str:
+        """Return it as it is searched for: `state:failed queue:mails`."""
+        age = f"{self.older_than.total_seconds():g}s" if self.older_than else None
+        parts = {"queue": self.queue, "task": self.task, "error": self.error, "older_than": age}
+        return " ".join([f"state:{self.state}", *(f"{name}:{value}" for name, value in parts.items() if value)])
+
     def has_error(self, reason: str | None) -> bool:
         """Whether the error of a job is one of those that are selected."""
         return self.error is None or error_shape(reason) == self.error

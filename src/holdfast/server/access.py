@@ -29,6 +29,7 @@ from starlette.requests import HTTPConnection, Request
 from holdfast.model.scopes import ANY_QUEUE, Scope, ScopeKind, allows
 from holdfast.server.problems import Problem
 from holdfast.server.state import state_of
+from holdfast.server.time_limit import within_time
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _FORWARDED: Final = ("forwarded", "x-forwarded-", "x-real-ip", "via")
@@ -88,7 +89,8 @@ async def caller_of(request: Request) -> Caller:
     known = getattr(request.state, "caller", None)
     if known is not None:
         return cast("Caller", known)
-    caller = await _authorized(request)
+    async with within_time():
+        caller = await _authorized(request)
     if state_of(request).settings.read_only:
         caller = _read_only(caller)
     request.state.caller = caller

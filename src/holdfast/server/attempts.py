@@ -12,6 +12,7 @@ kept without observers.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _MOST: Final = 100_000  # attempts; more at once are not reported
 _LATE: Final = 5.0  # seconds after the end of a lease: the rescue has seen it by then
 _AT_ONCE: Final = 500
+_EXPIRE_EVERY: Final = 1.0  # seconds: each time looks at all attempts
 _SILENT: Final = Failure("WorkerLost", "the worker over HTTP fell silent")
 
 
@@ -50,6 +52,7 @@ class RemoteAttempts:
         self._app = app
         self._clock = clock
         self._running: dict[tuple[int, int], _RemoteAttempt] = {}
+        self._expire_at = -math.inf
 
     def started(self, jobs: Iterable[LeasedJob], worker_id: str, lease_seconds: float) -> None:
         """Report that attempts begin."""
@@ -101,8 +104,12 @@ class RemoteAttempts:
 
         Costs one read if there are any.
         """
-        latest = self._clock() - _LATE
-        late = [attempt for attempt in self._running.values() if attempt.until < latest][:_AT_ONCE]
+        now = self._clock()
+        if now < self._expire_at:
+            return
+        late = [attempt for attempt in self._running.values() if attempt.until < now - _LATE][:_AT_ONCE]
+        if len(late) < _AT_ONCE:  # otherwise the next round goes on
+            self._expire_at = now + _EXPIRE_EVERY
         if not late:
             return
         found = await self._app.backend.insight.states(list({attempt.job.id for attempt in late}))

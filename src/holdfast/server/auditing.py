@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from typing import Final
 
+import msgspec
 from starlette.requests import Request
 
+from holdfast.app.operation import OperationView
 from holdfast.errors import StoreError
 from holdfast.server.access import Caller
 from holdfast.server.state import state_of
 
 _logger = logging.getLogger("holdfast.server")
+_PATIENCE: Final = 10.0  # seconds
+
+
+class AuditNote(msgspec.Struct, frozen=True):
+    """What the audit log says about a change, besides who made it."""
+
+    action: str
+    target: str
+    detail: str = ""
+
+
+def note_on(begun: OperationView, reason: str) -> AuditNote:
+    """Return the note on a bulk operation that has begun."""
+    detail = f"operation {begun.id}, {begun.expected} jobs" + (f": {reason}" if reason else "")
+    return AuditNote(f"jobs.{begun.action}", str(begun.selection), detail)
 
 
 async def record(request: Request, caller: Caller, action: str, target: str, detail: str = "") -> None:
     """Record a change that was made.
 
-    If the store fails now, the entry goes to the log of the server: the change is made, and its caller must know.
+    If the store fails or hangs now, the entry goes to the log of the server: the change is made, and its caller must
+    know.
     """
     origin = "" if request.client is None else request.client.host
     try:
-        await state_of(request).app.audit.record(caller.subject, action, target, detail, origin=origin)
-    except StoreError as error:
+        async with asyncio.timeout(_PATIENCE):
+            await state_of(request).app.audit.record(caller.subject, action, target, detail, origin=origin)
+    except (StoreError, TimeoutError) as error:
         _logger.error(  # noqa: TRY400 - the traceback would say nothing more
             "not in the audit log (%s): %s did %s to %s %s, from %s",
-            error, caller.subject, action, target, detail, origin,
+            str(error) or "the store took too long", caller.subject, action, target, detail, origin,
         )  # fmt: skip

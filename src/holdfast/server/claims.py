@@ -179,8 +179,9 @@ class WaitingClaims:
             self._access.failed()
             _logger.warning("maintenance failed, retrying: %s", str(error) or "the store took too long")
             return _POLL
-        except StoreError:
-            self._access.failed()
+        except Exception as error:  # a round that fails must not be the last
+            if isinstance(error, StoreError):
+                self._access.failed()
             _logger.exception("maintenance failed, retrying")
             return _POLL
         return _POLL if due is None else min(max(due.total_seconds(), _SOONEST), _POLL)

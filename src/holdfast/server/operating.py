@@ -46,6 +46,8 @@ class Operating:
                     await self._app.operations.run_pending()
             except HoldfastError as error:
                 _logger.warning("bulk operations wait: %s", error)
+            except Exception:  # it must not end the others
+                _logger.exception("bulk operations wait")
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PERIOD):
                     await self._woken.wait()

@@ -24,7 +24,7 @@ PATH: Final = "/v1/problems"
 MEDIA_TYPE: Final = "application/problem+json"
 _RETRY_AFTER: Final = "1"  # seconds
 # What an error of the store says may name hosts, paths and statements: it is logged, and the caller gets this.
-_UNAVAILABLE: Final = "the store cannot be used at the moment, and nothing was written: repeat the request"
+_UNAVAILABLE: Final = "the store cannot be used at the moment: repeat the request, with the same ids if it has any"
 _UNKNOWN: Final = "the store failed while committing: repeat the request with the same ids, and nothing is done twice"
 _BROKEN: Final = "an internal error, which the server has logged"
 _MEMBERS: Final = ("job_id", "job_ids", "task", "unique_key", "expected", "actual", "reason", "error_class")

@@ -15,10 +15,10 @@ from holdfast.server.state import ServerSettings
 
 REDACTED: Final = "[redacted]"
 _SECRET: Final = re.compile(
-    r"pass(word|wd|phrase)|secret|token|api[_-]?key|private[_-]?key|credential|authorization|cookie|\bpin\b|\bcvv\b"
-    r"|card[_-]?number|iban|\bssn\b",
-    re.IGNORECASE,
+    r"pass_?(word|wd|phrase|code)|secret|token|(api|access|private)_?key|credential|authorization|cookie|session_?id(?![a-z])"
+    r"|card_?number|iban|(?<![a-z])(pin|pwd|cv[vc]|ssn|jwt|dsn)(?![a-z])"
 )
+_NO_WORD: Final = re.compile(r"[^a-zA-Z0-9]+|(?<=[a-z0-9])(?=[A-Z])")
 
 
 def redacted(settings: ServerSettings, task: str, text: str | None) -> Any:
@@ -42,7 +42,11 @@ def redacted_data(settings: ServerSettings, task: str, value: Any) -> Any:
 def _without_secrets(value: Any) -> Any:
     if isinstance(value, Mapping):
         pairs = cast("Mapping[str, Any]", value).items()
-        return {name: REDACTED if _SECRET.search(name) else _without_secrets(inner) for name, inner in pairs}
+        return {name: REDACTED if _is_secret(name) else _without_secrets(inner) for name, inner in pairs}
     if isinstance(value, list):
         return list(map(_without_secrets, cast("Iterable[Any]", value)))
     return value
+
+
+def _is_secret(name: str) -> bool:
+    return _SECRET.search(_NO_WORD.sub("_", name).lower()) is not None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from holdfast.store.stream_values import ConsumerView, ShareView
-from holdfast.telemetry.families import VERSION, BoundedNames
+from holdfast.telemetry.families import MOST_NAMES, VERSION
 from holdfast.telemetry.store_figures import StoreFigures
 
 _STATES = ("ready", "scheduled", "blocked", "running", "failed")
@@ -47,10 +48,8 @@ def _queues(figures: StoreFigures) -> Iterator[Metric]:
     )
     serving = GaugeMetricFamily("holdfast_queue_workers", "Live workers that serve a queue.", labels=["queue"])
     paused = GaugeMetricFamily("holdfast_queue_paused", "Whether a queue is paused.", labels=["queue"])
-    names, live = BoundedNames(), [view.heartbeat.queues for view in figures.live]
-    for view in figures.queues:
-        if names.label(view.name) != view.name:
-            break
+    live = [view.heartbeat.queues for view in figures.live]
+    for view in figures.queues[:MOST_NAMES]:
         for state in _STATES:
             jobs.add_metric([view.name, state], float(getattr(view, state)))
         oldest.add_metric([view.name], 0.0 if view.oldest_ready is None else view.oldest_ready.total_seconds())
@@ -69,7 +68,7 @@ def _schedules(figures: StoreFigures) -> Iterator[Metric]:
     missed = CounterMetricFamily(
         "holdfast_schedule_missed", "Times that were overdue when this process looked.", labels=["schedule"]
     )
-    for view in figures.schedules:
+    for view in figures.schedules[:MOST_NAMES]:
         if view.last_at is not None:
             last.add_metric([view.name], view.last_at.timestamp())
         overdue.add_metric([view.name], view.overdue.total_seconds() if view.is_overdue else 0.0)
@@ -88,7 +87,7 @@ def _consumers(consumers: Sequence[ConsumerView]) -> Iterator[Metric]:
     generation = GaugeMetricFamily(
         "holdfast_allocation_generation", "How often a partition has changed its owner.", labels=labels
     )
-    for share in (share for consumer in consumers for share in consumer.shares):
+    for share in islice((share for consumer in consumers for share in consumer.shares), MOST_NAMES):
         values = _labels(share)
         lag.add_metric(values, float(share.lag))
         behind.add_metric(values, 0.0 if share.behind is None else share.behind.total_seconds())

@@ -66,16 +66,16 @@ async def test_a_lease_is_not_reset_from_a_page_that_shows_an_older_one(site):
 
 
 @pytest.mark.parametrize(
-    ("verb", "state"), [("cancel", JobState.CANCELLED), ("copy", JobState.SCHEDULED)], ids=["cancel", "copy"]
+    ("verb", "state"), [("cancel", JobState.CANCELLED), ("copy", JobState.SCHEDULED), ("run", JobState.READY)]
 )
-async def test_a_scheduled_job_is_cancelled_or_copied(site, verb, state):
+async def test_a_scheduled_job_is_cancelled_copied_or_run_now(site, verb, state):
     job = await site.send.options(delay=600).enqueue("later")
     fields = fields_of(await site.get(f"/jobs/{job.id}"), verb)
 
     await site.post(f"/jobs/{job.id}", **fields)
 
     assert await job.state() is state
-    assert len((await site.app.jobs.list("ready")).jobs) == (verb == "copy")
+    assert len((await site.app.jobs.list("ready")).jobs) == (verb != "cancel")
 
 
 async def test_deleting_a_job_needs_an_admin_and_leads_to_the_list(site):

@@ -90,14 +90,33 @@ async def test_what_a_role_may_not_do_is_not_sent_to_it(site):
             assert "Pause" not in (await parts(readers, 1))["queues"]
 
 
-async def test_the_loop_ends_with_the_last_tab(site):
+@pytest.mark.parametrize("is_closed_at_once", [False, True])
+async def test_the_loop_ends_with_the_last_tab(site, is_closed_at_once):
     hub = LiveHub()
     async with aclosing(hub.events(site.app, "/queues", frame("/queues"))) as events:
-        await parts(events, 1)
+        assert await anext(events) == b": connected\n\n"
+        if not is_closed_at_once:
+            await parts(events, 1)
         assert hub._loop is not None
     async with asyncio.timeout(5):
         await hub._loop
     assert not hub._watches
+
+
+async def test_the_late_end_of_a_tab_does_not_end_the_updates_of_others(site):
+    hub = LiveHub()
+    slow, quick, new = (hub.events(site.app, "/queues", frame("/queues")) for _ in range(3))
+    await parts(slow, 1)
+    (watch,) = hub._watches.values()
+    watch.tabs.clear()  # it did not read, and was dropped
+    await parts(quick, 1)
+    await quick.aclose()
+    await parts(new, 1)
+    await slow.aclose()
+
+    await site.send.enqueue("x")
+    assert "mails" in (await parts(new, 1))["queues"]
+    await new.aclose()
 
 
 async def test_a_failing_store_is_reported_and_the_tab_stays_connected(site, monkeypatch):

@@ -21,7 +21,7 @@ async def read_body(request: Request, kind: type[Any]) -> Any:
     if data:
         given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if given != _JSON:
-            raise Problem(415, "unsupported-media-type", f"send the body as {_JSON}, not as {given or 'nothing named'}")
+            raise Problem(415, "unsupported-media-type", f"send the body as {_JSON}, not as {given or 'unnamed'}")
     try:
         return msgspec.json.decode(data or b"{}", type=kind)
     except msgspec.ValidationError as error:

@@ -9,11 +9,9 @@ Whatever fails on the way is answered with a problem.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 from starlette.convertors import StringConvertor, register_url_convertor
@@ -24,9 +22,10 @@ from starlette.routing import Route
 from holdfast.server.access import SAFE_METHODS, Caller, Role, caller_of, forbidden
 from holdfast.server.api.bodies import read_body
 from holdfast.server.api.fields import NOTHING, PATH_FIELDS, UUID, NoFields
-from holdfast.server.auditing import record
+from holdfast.server.auditing import AuditNote, record
 from holdfast.server.problems import Problem
 from holdfast.server.state import ServerState, state_of
+from holdfast.server.time_limit import within_time
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 Q = TypeVar("Q")
 B = TypeVar("B")
 _encode = msgspec.json.Encoder().encode
-TIME_LIMIT: Final = 30.0
-"""Seconds that an operation may take, besides the wait that it was asked for."""
 
 
 class Need(StrEnum):
@@ -94,11 +91,17 @@ class ApiCall(Generic[Q, B]):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The answer to a call; None as the value: no content."""
+    """The answer to a call; None as the value: no content.
+
+    `note`: what the audit log says of a change whose target does not stand in the path.
+    """
 
     value: Any
     status: int = 200
     headers: Mapping[str, str] = {}
+    note: AuditNote | None = None
+    is_change: bool = True
+    """Whether an operation that changes something did so, or only asked."""
 
 
 Handler = Callable[[Any], Awaitable[Answer]]
@@ -161,9 +164,9 @@ class Operation(msgspec.Struct, frozen=True):
         async with within_time(self._wait_of(call)):
             await state.opened()
             answer = await self.handler(call)
-        if self.is_audited:
-            target = " ".join(str(value) for value in request.path_params.values())
-            await record(request, caller, self.action, target)
+        if self.is_audited and answer.is_change:
+            note = answer.note or AuditNote(self.action, " ".join(map(str, request.path_params.values())))
+            await record(request, caller, note.action, note.target, note.detail)
         if answer.value is None:
             return Response(status_code=204, headers=dict(answer.headers))
         return Response(_encode(answer.value), answer.status, dict(answer.headers), media_type="application/json")
@@ -173,16 +176,6 @@ class Operation(msgspec.Struct, frozen=True):
             return 0.0
         wait: float = getattr(call.query, self.wait_field, None) or getattr(call.body, self.wait_field, None) or 0.0
         return wait
-
-
-@asynccontextmanager
-async def within_time(wait: float = 0.0) -> AsyncGenerator[None]:
-    """Raise `Problem` 503 if the block takes longer than the wait that was asked for, and the time limit."""
-    try:
-        async with asyncio.timeout(TIME_LIMIT + wait):
-            yield
-    except TimeoutError:
-        raise Problem(503, "timeout", "the store took too long; repeat the request with the same ids") from None
 
 
 def routes_of(operations: Sequence[Operation]) -> list[Route]:

@@ -25,6 +25,7 @@ from holdfast.server.api.record_schemas import (
     TokenList,
 )
 from holdfast.server.api.shown import shown
+from holdfast.server.auditing import AuditNote, note_on
 
 # --- tokens -----------------------------------------------------------------------------------------------------------
 
@@ -32,7 +33,8 @@ from holdfast.server.api.shown import shown
 async def create_token(call: ApiCall[NoFields, NewTokenRequest]) -> Answer:
     """Create a token and return its text, which cannot be shown again."""
     text = await call.app.tokens.create(call.body.name, call.body.scopes, lasts=call.body.lasts_seconds)
-    return Answer(NewToken(call.body.name, text), 201)
+    note = AuditNote("token.create", call.body.name, " ".join(call.body.scopes))
+    return Answer(NewToken(call.body.name, text), 201, note=note)
 
 
 async def list_tokens(call: ApiCall[NoFields, NoFields]) -> Answer:
@@ -73,10 +75,11 @@ async def start_operation(call: ApiCall[NoFields, OperationRequest]) -> Answer:
         body.state, body.queue, body.task, timedelta(seconds=body.older_than_seconds), error_shape(body.error) or None
     )
     if body.preview:
-        return Answer(shown(ShownPreview, await call.app.operations.preview(body.action, selection)))
+        found = await call.app.operations.preview(body.action, selection)
+        return Answer(shown(ShownPreview, found), is_change=False)
     begun = await call.app.operations.start(body.action, selection, call.caller.subject, reason=body.reason)
     call.state.operating.begin()
-    return Answer(_operation(begun), 202)
+    return Answer(_operation(begun), 202, note=note_on(begun, body.reason))
 
 
 async def list_operations(call: ApiCall[PageQuery, NoFields]) -> Answer:

@@ -75,6 +75,11 @@ async def _retry(app: App, job_id: str, form: Form) -> ActionNotice:
     return done("The job is ready again, with all its attempts.") if changed else unchanged("It could not be retried.")
 
 
+async def _run(app: App, job_id: str, form: Form) -> ActionNotice:
+    await check_seen(app, job_id, form)
+    return done("The job is due now.") if await app.jobs.run(job_id) else unchanged("The job is not scheduled.")
+
+
 async def _cancel(app: App, job_id: str, form: Form) -> ActionNotice:
     await check_seen(app, job_id, form)
     match await app.jobs.cancel(job_id, form.get("reason")):
@@ -182,6 +187,7 @@ async def _drop_parked(app: App, name: str, _: Form) -> ActionNotice:
 _RUNNING_GO_ON: Final = "No job of it is claimed until it is resumed. Those that run go on."
 ON_JOBS: Final[Mapping[str, Action]] = {
     "retry": Action("job.retry", Role.OPERATE, _retry),
+    "run": Action("job.run", Role.OPERATE, _run),
     "cancel": Action(
         "job.cancel",
         Role.OPERATE,

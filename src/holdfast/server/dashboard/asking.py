@@ -46,5 +46,5 @@ def _asked(path: str, verb: str) -> Action:
     actions = ON_JOBS if path.startswith(_JOB) else ON_NAMES.get(path, {})
     action = actions.get(verb)
     if action is None or not action.question:
-        raise Problem(422, "unknown-verb", f"verb={verb!r} on {path[:80]!r} is nothing that is asked about")
+        raise Problem(422, "unknown-verb", f"no question is asked before verb={verb!r} on {path[:80]!r}")
     return action

@@ -15,7 +15,7 @@ from holdfast.errors import ConfigError, HoldfastError
 from holdfast.model.job import JobState
 from holdfast.reports.plural import counted
 from holdfast.server.access import Role
-from holdfast.server.auditing import record
+from holdfast.server.auditing import note_on, record
 from holdfast.server.dashboard.actions import Action, done, unchanged
 from holdfast.server.dashboard.forms import Form, read_form
 from holdfast.server.dashboard.frame import ActionNotice, frame_of, page_response, render
@@ -60,15 +60,12 @@ async def start(request: Request) -> Response:
         notice = await _change_each(state.app, verb, query, ids, form.get("reason"))
         await record(request, caller, f"jobs.{verb}", counted(len(ids), "selected job"), " ".join(ids))
         return go_back(request, caller, f"/jobs?{query.url()}", notice)
-    begun = await state.app.operations.start(verb, selection_of(query), caller.subject, reason=form.get("reason"))
+    reason = form.get("reason")
+    begun = await state.app.operations.start(verb, selection_of(query), caller.subject, reason=reason)
     state.operating.begin()
-    chosen = " ".join(f"{name}:{value}" for name, value in _parts(query))
-    await record(request, caller, f"jobs.{verb}", chosen, f"operation {begun.id}, {begun.expected} jobs")
+    note = note_on(begun, reason)
+    await record(request, caller, note.action, note.target, note.detail)
     return go_back(request, caller, "/operations", done(f"The operation has begun: {verb} {begun.expected} jobs."))
-
-
-def _parts(query: JobsQuery) -> list[tuple[str, str]]:
-    return [("state", str(query.state)), *query.filters.items()]
 
 
 async def _change_each(app: App, verb: str, query: JobsQuery, ids: list[str], reason: str) -> ActionNotice:

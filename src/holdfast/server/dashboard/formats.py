@@ -83,7 +83,7 @@ def tail(text: str, most: int = 18) -> str:
 
 
 def cut(text: str, most: int, keeps: Literal["begin", "end"] = "begin") -> str:
-    """Return the begin or the end of a text that takes at most so many bytes of HTML, with an ellipsis if it is cut."""
+    """Return the beginning or the end of a text, at most so many bytes of HTML, with an ellipsis if it is cut."""
     if len(text) <= most and _bytes_of_html(text) <= most:
         return text
     room = most - len(ELLIPSIS.encode())

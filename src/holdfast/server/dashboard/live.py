@@ -111,12 +111,12 @@ class LiveHub:
         key = address, frame.prefix, "" if role is None else role.name
         watch = self._watches.setdefault(key, Watch(address, frame))
         tab = watch.join()
-        self._joined.set()
-        if self._loop is None or self._loop.done():
-            self._loop = asyncio.create_task(self._look(app))
-        yield b": connected\n\n"
-        ends = time.monotonic() + _LONGEST
         try:
+            self._joined.set()
+            if self._loop is None or self._loop.done():
+                self._loop = asyncio.create_task(self._look(app))
+            yield b": connected\n\n"
+            ends = time.monotonic() + _LONGEST
             while time.monotonic() < ends and tab in watch.tabs:
                 data = b": still here\n\n"
                 with suppress(TimeoutError):
@@ -125,8 +125,8 @@ class LiveHub:
                 yield data
         finally:
             watch.tabs.discard(tab)
-            if not watch.tabs:
-                self._watches.pop(key, None)
+            if not watch.tabs and self._watches.get(key) is watch:
+                del self._watches[key]
 
     async def _look(self, app: App) -> None:
         """Look at one address after another while tabs are open."""

@@ -13,7 +13,6 @@ from starlette.routing import BaseRoute, Route
 from holdfast.errors import JobNotFound
 from holdfast.model.ids import is_id
 from holdfast.server.access import Role, require
-from holdfast.server.api.operation import within_time
 from holdfast.server.auditing import record
 from holdfast.server.dashboard.actions import ON_JOBS, ON_NAMES, Action
 from holdfast.server.dashboard.asking import ask
@@ -35,6 +34,7 @@ from holdfast.server.dashboard.pages import PAGES, Page, PageRequest, page_at
 from holdfast.server.dashboard.read.query import searched
 from holdfast.server.problems import Problem
 from holdfast.server.state import state_of
+from holdfast.server.time_limit import within_time
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 _YEAR: Final = 365 * 86400
@@ -42,19 +42,28 @@ _YEAR: Final = 365 * 86400
 
 def routes() -> list[BaseRoute]:
     """Return the routes: the pages, their actions, live updates and static files."""
-    return [
-        *(Route(page.path, _page(page), methods=["GET"]) for page in PAGES),
-        Route("/jobs/{job_id}", _act_on_job, methods=["POST"]),
-        *(Route(path, _act_on_name(path), methods=["POST"]) for path in ON_NAMES),
-        Route("/operations", _act_on_operation, methods=["POST"]),
-        Route("/audit/export", export_audit, methods=["GET"]),
-        Route("/ask", ask, methods=["GET"]),
-        Route("/preview", preview, methods=["GET"]),
-        Route("/preview", start, methods=["POST"]),
-        Route("/preferences", _prefer, methods=["POST"]),
-        Route("/live", _live(LiveHub()), methods=["GET"]),
-        Route("/static/{version}/{name}", serve_asset, methods=["GET"]),
+    endpoints: list[tuple[str, Endpoint, str]] = [
+        *((page.path, _page(page), "GET") for page in PAGES),
+        ("/jobs/{job_id}", _act_on_job, "POST"),
+        *((path, _act_on_name(path), "POST") for path in ON_NAMES),
+        ("/operations", _act_on_operation, "POST"),
+        ("/audit/export", export_audit, "GET"),
+        ("/ask", ask, "GET"),
+        ("/preview", preview, "GET"),
+        ("/preview", start, "POST"),
+        ("/preferences", _prefer, "POST"),
+        ("/live", _live(LiveHub()), "GET"),
+        ("/static/{version}/{name}", serve_asset, "GET"),
     ]
+    return [Route(path, _limited(endpoint), methods=[method]) for path, endpoint, method in endpoints]
+
+
+def _limited(endpoint: Endpoint) -> Endpoint:
+    async def answer(request: Request) -> Response:
+        async with within_time():
+            return await endpoint(request)
+
+    return answer
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------
@@ -69,8 +78,7 @@ def _page(page: Page) -> Endpoint:
             return await _search(request, query.pop("q"))
         if page.path == "/jobs/{job_id}" and not is_id(request.path_params["job_id"]):
             return await _whole_id(request, request.path_params["job_id"])
-        async with within_time():
-            values = await page.read(app, PageRequest(request.path_params, query))
+        values = await page.read(app, PageRequest(request.path_params, query))
         if "reveal" in query and page.reveal is not None:
             await require(Role.OPERATE)(request)
             values["revealed"] = page.reveal.read(state_of(request).settings, values["screen"])

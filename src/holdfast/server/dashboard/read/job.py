@@ -73,6 +73,11 @@ class JobScreen(msgspec.Struct, frozen=True):
         return self.job.state in {JobState.FAILED, JobState.CANCELLED}
 
     @property
+    def may_run(self) -> bool:
+        """Whether `run` applies."""
+        return self.job.state is JobState.SCHEDULED
+
+    @property
     def may_cancel(self) -> bool:
         """Whether `cancel` applies."""
         return self.job.state not in FINAL_STATES

@@ -11,9 +11,9 @@ let source = null;
 let isPaused = sessionStorage.getItem("holdfast.paused") === "yes";
 
 function connect() {
-  const is_wanted = document.body.dataset.live === "yes" && !isPaused && !document.hidden;
-  if (is_wanted === (source !== null)) return;
-  if (!is_wanted) {
+  const isWanted = document.body.dataset.live === "yes" && !isPaused && !document.hidden;
+  if (isWanted === (source !== null)) return;
+  if (!isWanted) {
     source.close();
     source = null;
     return;
@@ -48,14 +48,16 @@ function replace(part, html) {
   held.delete(part);
   const fresh = old.cloneNode(false);
   fresh.innerHTML = html;
+  const focused = document.activeElement;
   morph(old, fresh);
+  if (focused?.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true }); // it moved
 }
 
 // Rows that are selected, and fields that are written in, must not change under the hand.
 function isBusy(element) {
   const active = document.activeElement;
-  const is_writing = element.contains(active) && active.matches("input[type=text], input[type=search], select");
-  return is_writing || element.querySelector("input[type=checkbox]:checked") !== null;
+  const isWriting = element.contains(active) && active.matches("input[type=text], input[type=search], select");
+  return isWriting || element.querySelector("input[type=checkbox]:checked") !== null;
 }
 
 function release() {
@@ -64,25 +66,45 @@ function release() {
 document.addEventListener("change", release);
 document.addEventListener("focusout", () => setTimeout(release));
 
-// Make `old` equal to `fresh` with as few changes as possible, so that focus, scrolling and open details survive.
+// Make `old` equal to `fresh` with as few changes as possible, so that focus, scrolling and open details survive. Rows
+// are paired by their keys, all else by its place.
 function morph(old, fresh) {
   const wanted = [...fresh.childNodes];
+  const keys = new Set(wanted.map(keyOf));
+  const rows = new Map();
+  for (const child of [...old.childNodes]) {
+    const key = keyOf(child);
+    const isMark = child.nodeType === Node.COMMENT_NODE; // around a part, in the page as it was loaded
+    if (isMark || (key !== undefined && !keys.has(key))) child.remove();
+    else if (key !== undefined) rows.set(key, child);
+  }
   for (const [place, next] of wanted.entries()) {
-    const present = old.childNodes[place];
-    if (present === undefined) old.append(next);
-    else if (present.nodeType !== next.nodeType || present.nodeName !== next.nodeName) present.replaceWith(next);
-    else if (present.nodeType !== Node.ELEMENT_NODE) {
-      if (present.nodeValue !== next.nodeValue) present.nodeValue = next.nodeValue;
-    } else if (present.dataset?.key !== next.dataset?.key) present.replaceWith(next);
-    else {
-      for (const { name, value } of next.attributes)
-        if (present.getAttribute(name) !== value) present.setAttribute(name, value);
-      for (const { name } of [...present.attributes])
-        if (!next.hasAttribute(name) && name !== "open") present.removeAttribute(name);
-      morph(present, next);
-    }
+    const at = () => old.childNodes[place] ?? null;
+    const row = rows.get(keyOf(next));
+    while (row && at() !== row && keyOf(at()) === undefined) at().remove();
+    if (row && at() !== row) old.insertBefore(row, at());
+    if (row) update(row, next);
+    else if (at() === null || keyOf(at()) !== undefined) old.insertBefore(next, at());
+    else update(at(), next);
   }
   while (old.childNodes.length > wanted.length) old.lastChild.remove();
+}
+
+function update(present, next) {
+  if (present.nodeType !== next.nodeType || present.nodeName !== next.nodeName) present.replaceWith(next);
+  else if (present.nodeType !== Node.ELEMENT_NODE) {
+    if (present.nodeValue !== next.nodeValue) present.nodeValue = next.nodeValue;
+  } else {
+    for (const { name, value } of next.attributes)
+      if (present.getAttribute(name) !== value) present.setAttribute(name, value);
+    for (const { name } of [...present.attributes])
+      if (!next.hasAttribute(name) && name !== "open") present.removeAttribute(name);
+    morph(present, next);
+  }
+}
+
+function keyOf(node) {
+  return node.dataset?.key;
 }
 
 function showPause() {
@@ -146,13 +168,11 @@ const PAGES = { o: "/", j: "/jobs", e: "/errors", q: "/queues", t: "/tasks", w: 
   s: "/schedules", m: "/streams", b: "/operations", a: "/audit", y: "/system" };
 const help = document.querySelector("#help");
 let isGoing = false;
-let row = -1;
 
 function move(step) {
   const rows = [...document.querySelectorAll("main tbody tr")].filter((each) => each.querySelector("a"));
-  if (rows.length === 0) return;
-  row = Math.min(Math.max(row + step, 0), rows.length - 1);
-  rows[row].querySelector("a").focus();
+  const at = rows.indexOf(document.activeElement?.closest("tr"));
+  rows[Math.min(Math.max(at + step, 0), rows.length - 1)]?.querySelector("a").focus();
 }
 
 // The rows of the list that may be selected; the one with the focus is the current one.
