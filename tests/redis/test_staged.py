@@ -3,27 +3,47 @@
 from __future__ import annotations
 
 import pytest
-from tests.redis.ending import Ends, ending_before
+from tests.redis.ending import Ends, acting_before, ending_before
 from tests.redis.whole import check_whole
+from tests.servers.redis import connection_of
 
 from holdfast.backends.redis.backend import RedisBackend
 from holdfast.backends.redis.scripts import STAGE
 from holdfast.backends.redis.steps import ScriptCall
 from holdfast.backends.redis.wire import AsyncWire
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.store.values import ClaimRequest
 from holdfast.testing.conformance.base import LEASE, a_job, claim
 
 SIZE = 1300
 
 
-async def test_the_answers_tell_new_ids_from_known_ones(backend: RedisBackend, url: str):
+async def test_the_answers_distinguish_new_ids_from_known_ones(backend: RedisBackend, url: str):
     jobs = [a_job() for _ in range(SIZE)]
     assert await backend.jobs.enqueue([jobs[700], jobs[3]]) == [True, True]
     answers = await backend.jobs.enqueue(jobs)
     assert [number for number, answer in enumerate(answers) if not answer] == [3, 700]
     assert await backend.jobs.enqueue(jobs) == [False] * SIZE
     assert {job.id for _ in "ab" for job in await claim(backend)} == {job.id for job in jobs}
+    check_whole(url)
+
+
+@pytest.mark.parametrize("place", [(3, "apply_batch"), (1, "read")])
+async def test_answers_that_the_server_has_evicted_are_an_unknown_outcome(
+    backend: RedisBackend, monkeypatch: pytest.MonkeyPatch, url: str, place: tuple[int, str]
+):
+    jobs = [a_job() for _ in range(SIZE)]
+    assert await backend.jobs.enqueue(jobs[:2]) == [True, True]
+
+    async def evict() -> None:
+        client = connection_of(url)
+        assert client.delete(*client.keys(f"{backend._parts.here.server.location.prefix}v*")) == 1
+
+    with monkeypatch.context() as patch:
+        acting_before(patch, place[0], evict, place[1])
+        with pytest.raises(OutcomeUnknown, match="same ids"):
+            await backend.jobs.enqueue(jobs)
+    assert await backend.jobs.enqueue(jobs) == [False] * SIZE
     check_whole(url)
 
 
