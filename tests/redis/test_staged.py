@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 from tests.redis.ending import Ends, acting_before, ending_before
 from tests.redis.whole import check_whole
 from tests.servers.redis import connection_of
 
 from holdfast.backends.redis.backend import RedisBackend
 from holdfast.backends.redis.scripts import STAGE
-from holdfast.backends.redis.steps import ScriptCall
+from holdfast.backends.redis.steps import ScriptCall, size_of
 from holdfast.backends.redis.wire import AsyncWire
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
+from holdfast.model.conditions import Conditions, OnConflict, Unique, UniqueScope
+from holdfast.model.job import NewJob
 from holdfast.store.values import ClaimRequest
 from holdfast.testing.conformance.base import LEASE, a_job, claim
 
@@ -76,18 +79,34 @@ async def test_a_process_that_ends_after_that_has_enqueued_all(
     check_whole(url)
 
 
-async def test_no_script_inserts_more_than_a_few_hundred_jobs(backend: RedisBackend, monkeypatch: pytest.MonkeyPatch):
-    sizes: list[int] = []
+@pytest.mark.parametrize(("size", "payload"), [(SIZE, 10), (60, 100_000)])
+@pytest.mark.parametrize("conditions", ["none", "unique", "replaced"])
+async def test_no_script_inserts_more_than_a_few_hundred_jobs_or_two_megabytes(
+    backend: RedisBackend, monkeypatch: pytest.MonkeyPatch, size: int, payload: int, conditions: str
+):
+    sizes: list[tuple[int, int]] = []
     call = AsyncWire.call
 
     async def measured(wire: AsyncWire, asked: ScriptCall, store: bytes) -> object:
-        if asked.script.name in {"enqueue", "stage"}:
-            sizes.append(len(asked.words))
+        if asked.script.writes:
+            sizes.append((len(asked.words), size_of(asked.words)))
         return await call(wire, asked, store)
 
+    def jobs() -> list[NewJob]:
+        made = [a_job(payload=f'"{"x" * payload}"') for _ in range(size)]
+        if conditions == "none":
+            return made
+        keys = [Unique(str(number), UniqueScope.UNFINISHED, OnConflict.REPLACE) for number in range(size)]
+        return [structs.replace(job, conditions=Conditions(unique=key)) for job, key in zip(made, keys, strict=True)]
+
+    if conditions == "replaced":
+        await backend.jobs.enqueue(jobs())
     monkeypatch.setattr(AsyncWire, "call", measured)
-    await backend.jobs.enqueue([a_job() for _ in range(SIZE)])
-    assert max(sizes) <= 510
+    await backend.jobs.enqueue(jobs())
+    words, total = zip(*sizes, strict=True)
+    assert max(words) <= (510 if conditions == "none" else 4000)
+    assert max(total) <= 2_000_000
+    assert sum(total) >= size * payload
 
 
 async def test_a_claim_of_more_jobs_than_one_script_leases_says_that_there_are_more(backend: RedisBackend):

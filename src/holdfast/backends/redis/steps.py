@@ -17,7 +17,7 @@ not hold, the verb starts again.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.backends.redis.record import bucket, id_of
@@ -28,6 +28,7 @@ T = TypeVar("T")
 Word = bytes | str | int | float
 Command = Sequence[Word]
 _AT_ONCE = 500  # commands of one step
+PIECE_BYTES = 1_000_000  # of what one step writes, as far as it can be divided
 
 
 class ScriptCall(NamedTuple):
@@ -221,6 +222,23 @@ def write(groups: Sequence[Group]) -> Steps[list[bool]]:
         words += group.words()
     answer: bytes = yield ScriptCall(WRITE, [*words, ""])
     return [verdict == ord("1") for verdict in answer]
+
+
+def size_of(words: Iterable[Word]) -> int:
+    """Return about how many bytes words have."""
+    return sum(len(word) for word in words if isinstance(word, bytes | str))
+
+
+def pieces_of(parts: Sequence[T], most: int, size: Callable[[T], int]) -> Iterator[Sequence[T]]:
+    """Divide parts into pieces for one step each: at most so many of them, and not too many bytes."""
+    start = total = 0
+    for end, part in enumerate(parts):
+        total += size(part)
+        if end > start and (end - start == most or total > PIECE_BYTES):
+            yield parts[start:end]
+            start, total = end, size(part)
+    if parts:
+        yield parts[start:]
 
 
 def change(guards: Sequence[Guard], *commands: Command) -> Steps[None]:
