@@ -159,7 +159,7 @@ class AsyncWire:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 address = await primary.found()
-                link = Link(primary.connection(driver, address, socket_timeout=None), address)
+                link = Link(primary.connection(driver, address, CONNECT_TIMEOUT, None), address)
                 await link.connection.connect()
                 link.connection = Channel(link.connection)
                 if primary.question:
