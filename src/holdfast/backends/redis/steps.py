@@ -27,7 +27,7 @@ from holdfast.store.steps import BecameReady, Steps, Verb
 T = TypeVar("T")
 Word = bytes | str | int | float
 Command = Sequence[Word]
-_AT_ONCE = 500  # commands of one step
+AT_ONCE = 500  # commands of one step
 PIECE_BYTES = 1_000_000  # of what one step writes, as far as it can be divided
 
 
@@ -208,9 +208,9 @@ def read(*commands: Command) -> Steps[tuple[int, list[Any]]]:
 
 def read_many(commands: Sequence[Command]) -> Steps[tuple[int, list[Any]]]:
     """Run many reading commands in short steps; return the clock of the last, and the replies. For guarded reads."""
-    now, replies = yield from read(*commands[:_AT_ONCE])
-    for start in range(_AT_ONCE, len(commands), _AT_ONCE):
-        now, more = yield from read(*commands[start : start + _AT_ONCE])
+    now, replies = yield from read(*commands[:AT_ONCE])
+    for start in range(AT_ONCE, len(commands), AT_ONCE):
+        now, more = yield from read(*commands[start : start + AT_ONCE])
         replies += more
     return now, replies
 
