@@ -1,14 +1,19 @@
-"""A store with very many queues: lists of them take several short steps."""
+"""A store with very many queues, or order keys: what concerns all of them takes several short steps."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from tests.redis.whole import check_whole
 from tests.servers.redis import own_store
 
+from holdfast.backends.redis import queue_lists
 from holdfast.backends.redis.scripts import READ
 from holdfast.backends.redis.steps import AT_ONCE, ScriptCall
 from holdfast.backends.redis.wire import AsyncWire
+from holdfast.model.ids import new_id
+from holdfast.model.job import NewJob
 from holdfast.model.limits import Limit, LimitKey
 from holdfast.model.outcome import Completed
 from holdfast.store.values import Finish, Retention
@@ -52,3 +57,24 @@ async def test_no_step_reads_all_lanes_but_that_which_looks_whether_jobs_are_lef
             left = await backend.jobs.outstanding(["greet"], None)
             assert (left.ready, left.running, max(sizes) > 5 * QUEUES) == (1, 100, True)
         check_whole(url)
+
+
+async def test_jobs_behind_the_heads_of_many_order_keys_are_counted_page_by_page(monkeypatch: pytest.MonkeyPatch):
+    pages: list[int] = []
+    add = queue_lists._add_behind
+
+    def noted(rows: Any, lines: Any, behind: Any) -> Any:
+        pages.append(len(lines))
+        return add(rows, lines, behind)
+
+    monkeypatch.setattr(queue_lists, "_add_behind", noted)
+    monkeypatch.setattr(queue_lists, "_LINES", 50)
+    with own_store("valkey") as url:
+        async with open_store(url) as backend:
+            keys = [f"key {number % 300}" for number in range(900)]
+            await backend.jobs.enqueue(
+                [NewJob(id=new_id(), queue="default", task="greet", payload="{}", order_key=key) for key in keys]
+            )
+            left = await backend.jobs.outstanding(["greet"], None)
+            assert (left.ready, left.blocked, sum(pages)) == (300, 600, 300)
+            assert max(pages) < 300

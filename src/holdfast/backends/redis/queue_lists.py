@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -206,14 +206,15 @@ def _outstanding(rows: JobReads) -> Steps[list[Any]]:
         for state, letter in (("ready", "r"), ("delayed", "s"), ("retrying", "t"), ("running", "x"), ("blocked", "q")):
             if numbers[letter]:
                 answer.append((state, *names, paused and letter != "x", numbers[letter]))
-    lines: dict[bytes, None] = {}
+    # Order keys are looked at page by page, and summed: the memory does not grow with them, but the time does.
+    behind: Counter[tuple[str, str, str, bool]] = Counter()
     while True:
-        cursor, found = scanned
-        lines |= dict.fromkeys(found)
+        cursor, lines = scanned
+        yield from _add_behind(rows, list(dict.fromkeys(lines)), behind)
         if cursor == b"0":
             break
         _, (scanned,) = yield from read(("SSCAN", "lines", cursor, "COUNT", _LINES))
-    answer += yield from _behind(rows, list(lines))
+    answer += [(*place, number) for place, number in behind.items()]
     if batches:
         _, staged = yield from read(*(("LLEN", b"g" + batch[:-8]) for batch in batches))
         changed += sum(staged)
@@ -222,9 +223,8 @@ def _outstanding(rows: JobReads) -> Steps[list[Any]]:
     return answer
 
 
-def _behind(rows: JobReads, lines: Sequence[bytes]) -> Steps[list[Any]]:
+def _add_behind(rows: JobReads, lines: Sequence[bytes], behind: Counter[tuple[str, str, str, bool]]) -> Steps[None]:
     """Count the jobs behind the heads of order keys, under the task of the head."""
-    answer: list[Any] = []
     for start in range(0, len(lines), _LINES):
         commands: list[Command] = []
         for line in lines[start : start + _LINES]:
@@ -239,8 +239,7 @@ def _behind(rows: JobReads, lines: Sequence[bytes]) -> Steps[list[Any]]:
             queue, task = rows.directory.place_of((job.names.queue, job.names.task))
             paused = queue.paused or (task.paused and not runs)
             if waiting[job.id16] > 0:
-                answer.append((state, job.names.queue, job.names.task, paused, waiting[job.id16]))
-    return answer
+                behind[state, job.names.queue, job.names.task, paused] += waiting[job.id16]
 
 
 # -- workers
