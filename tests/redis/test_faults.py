@@ -1,4 +1,4 @@
-"""Lost replies, forgotten scripts, full memory, an emptied server: told as they are, over when they are over."""
+"""Lost replies, forgotten scripts, an endless one, an emptied server: reported as they are, and over when they end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
 from tests.redis.whole import check_whole
 from tests.servers.redis import connection_of, own_redis
 from tests.system.harness import eventually
@@ -34,6 +36,7 @@ from holdfast.testing.conformance.base import (
     state_of,
 )
 from holdfast.testing.conformance.unique import unique
+from holdfast.testing.redis_server import Flavour
 from holdfast.testing.stores import open_store
 
 
@@ -255,16 +258,41 @@ async def test_a_clock_that_is_set_back_does_not_set_fences_back(backend: RedisB
 
 
 @pytest.mark.slow
-async def test_somebodys_endless_script_is_an_outage_and_then_over():
-    with own_redis("valkey", busy_reply_threshold="100") as server:
+async def test_an_endless_script_of_another_program_is_an_outage_until_it_ends(flavour: Flavour):
+    with own_redis(flavour, busy_reply_threshold="100") as server:
         async with open_store(f"{server.url}?name=a") as backend:
             (job_id,) = await enqueue(backend, a_job())
-            endless = asyncio.create_task(asyncio.to_thread(_run_endlessly, server.url))
+            endless = asyncio.create_task(asyncio.to_thread(_run_endlessly, server.url, "while true do end"))
             with pytest.raises(StoreUnavailable, match="SCRIPT KILL"):
                 await _look_until_it_fails(backend, job_id)
             _client(server.url).script_kill()
             await endless
             assert await state_of(backend, job_id) == "ready"
+
+
+@pytest.mark.slow
+async def test_an_endless_script_that_has_written_ends_with_its_server_and_nothing_was_enqueued_meanwhile(
+    flavour: Flavour,
+):
+    with own_redis(flavour, busy_reply_threshold="100", sync="always") as server:
+        url = f"{server.url}?name=a"
+        async with open_store(url) as backend:
+            (job_id,) = await enqueue(backend, a_job())
+            script = "redis.call('SET', 'theirs', 1) while true do end"
+            endless = asyncio.create_task(asyncio.to_thread(_run_endlessly, server.url, script))
+            with pytest.raises(StoreUnavailable, match="SCRIPT KILL"):
+                await _look_until_it_fails(backend, job_id)
+            refused = a_job()
+            with pytest.raises(StoreUnavailable, match="or the server if it has written"):
+                await backend.jobs.enqueue([refused])
+            with pytest.raises(ResponseError, match="UNKILLABLE"):
+                _client(server.url).script_kill()
+            server.kill()
+            await endless
+            server.start()
+            assert [job.id for job in await claim(backend)] == [job_id]
+            assert await backend.jobs.enqueue([refused]) == [True]
+        check_whole(url)
 
 
 async def _look_until_it_fails(backend: Backend, job_id: str) -> None:
@@ -273,12 +301,10 @@ async def _look_until_it_fails(backend: Backend, job_id: str) -> None:
         await asyncio.sleep(0.02)
 
 
-def _run_endlessly(url: str) -> None:
-    import redis
-
-    client = redis.Redis.from_url(url, retry=None)
-    with pytest.raises(redis.ResponseError):
-        client.eval("while true do end", 0)
+def _run_endlessly(url: str, script: str) -> None:
+    client = Redis.from_url(url, retry=None)
+    with pytest.raises((ResponseError, RedisConnectionError)):
+        client.eval(script, 0)
     client.close()
 
 
