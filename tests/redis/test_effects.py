@@ -380,7 +380,7 @@ async def test_an_effect_that_ends_a_job_of_a_limit_key_admits_the_next(
     check_whole(url)
 
 
-async def test_an_error_of_a_read_is_told_at_once(backend: RedisBackend):
+async def test_an_error_of_a_read_is_raised_at_once(backend: RedisBackend):
     job = await hold_one(backend)
     async with backend.transactions.begin(job.lease, limit=LEASE) as transaction:
         transaction.connection.queue("SET", transaction.connection.key("text"), 1)

@@ -1,4 +1,4 @@
-"""Where the primary of a store is: found for each new connection, and learned from faults and redirections.
+"""Where the primary of a store is: found for each new connection, and noted at faults and redirections.
 
 ```text
    one server    the address in the URL
@@ -141,8 +141,8 @@ class Primary:
         if facts.get("role") == "slave":
             raise ReadOnlyError(f"a replica of {facts.get('master_host')}:{facts.get('master_port')}")
 
-    def heed(self, error: BaseException, address: Address) -> bool:
-        """Learn from a fault of a connection; return whether the call was not carried out and another server will."""
+    def note_fault(self, error: BaseException, address: Address) -> bool:
+        """Note a fault of a connection; return whether the call was not carried out and another server will."""
         if isinstance(error, MovedError) and self.location.path is None:
             named: Any = error
             self.address = Address(named.host or address.host, int(named.port))
@@ -184,7 +184,7 @@ def _connected(primary: Primary, address: Address, timeout: float) -> Any:
             connection.send_command(*primary.question)
             primary.require_primary(connection.read_response())
     except BaseException as error:
-        primary.heed(error, address)
+        primary.note_fault(error, address)
         connection.disconnect()
         raise
     return connection
