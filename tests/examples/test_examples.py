@@ -184,6 +184,8 @@ def assert_all_scenes(output: str, naps: int, workers: int) -> None:
     totals = re.findall(r"^worker-\d +(\d+) ", output, re.MULTILINE)
     assert len(totals) == workers
     assert sum(map(int, totals)) == naps
+    most = [int(number) for number in re.findall(r"^worker-\d +\d+ +[\d.]+ s +(\d+)$", output, re.MULTILINE)]
+    assert (len(most), 1 < max(most) <= 8) == (workers, True)
     assert sum(map(int, re.findall(r"^worker-\d ends: (\d+) jobs completed", output, re.MULTILINE))) == naps
     assert "ran in this order: due for 90 s; new, priority 1; new" in output
     (pauses,) = re.findall(r"failed: fetch, attempt 4 of 4, ConnectionError: .*; pauses (.*)", output)

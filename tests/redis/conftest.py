@@ -9,12 +9,18 @@ from tests.servers.redis import own_store
 
 from holdfast.backends.redis.backend import RedisBackend
 from holdfast.testing.clock import ManualClock
+from holdfast.testing.redis_server import Flavour
 from holdfast.testing.stores import open_store
 
 
 @pytest.fixture(params=["valkey", pytest.param("redis", marks=pytest.mark.slow)])
-def url(request: pytest.FixtureRequest) -> Iterator[str]:
-    with own_store(request.param) as url:
+def flavour(request: pytest.FixtureRequest) -> Flavour:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def url(flavour: Flavour) -> Iterator[str]:
+    with own_store(flavour) as url:
         yield url
 
 

@@ -50,7 +50,7 @@ async def test_a_call_whose_reads_take_longer_than_the_lock_lasts_keeps_it(
         return await call(wire, asked, store)
 
     with monkeypatch.context() as patch:
-        patch.setattr(steps, "_AT_ONCE", 2)
+        patch.setattr(steps, "AT_ONCE", 2)
         patch.setattr(staging, "_FOR_EACH", each)
         patch.setattr(AsyncWire, "call", slow)
         assert await backend.jobs.enqueue(jobs) == [True] * 9
@@ -72,7 +72,7 @@ async def test_a_call_that_has_lost_the_lock_while_it_read_begins_again(
                 given += await rival.jobs.enqueue(others)
 
             with monkeypatch.context() as patch:
-                patch.setattr(steps, "_AT_ONCE", 2)
+                patch.setattr(steps, "AT_ONCE", 2)
                 acting_before(patch, number, act)
                 answers = await backend.jobs.enqueue(jobs)
             if not given:

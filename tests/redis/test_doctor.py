@@ -107,6 +107,7 @@ async def test_where_a_level_cannot_be_checked_that_is_a_warning(server: RedisSe
     [
         ({"maxmemory_policy": "noeviction"}, "eviction", OK, "noeviction"),
         ({}, "eviction", WARN, "does not say"),
+        ({"maxmemory_policy": "volatile-ttl"}, "eviction", WARN, "large enqueues"),
         ({"maxmemory_policy": "noeviction", "evicted_keys": "1200"}, "eviction", WARN, "1,200 keys"),
         ({"latest_fork_usec": "1000000"}, "files", OK, "succeeded"),
         ({"latest_fork_usec": "1000001"}, "files", WARN, "1.0 s, in which no call was answered"),

@@ -27,6 +27,7 @@ from holdfast.model.outcome import Completed
 from holdfast.store.values import Standing, Verdict
 from holdfast.testing.conformance.base import LEASE, claim_one, enqueue, finish, hold_one, state_of
 from holdfast.testing.conformance.key_limits import EACH, keyed
+from holdfast.testing.redis_server import Flavour
 from holdfast.testing.stores import open_store
 
 WITHIN = 20
@@ -316,8 +317,8 @@ async def test_without_the_right_to_a_key_or_to_restore_nothing_is_written():
             assert client.get("{holdfast:rights}/total") == b"1"
 
 
-async def test_with_full_memory_an_effect_is_refused_and_the_job_stays_held():
-    with own_redis("valkey") as server:
+async def test_with_full_memory_an_effect_is_refused_and_the_job_stays_held(flavour: Flavour):
+    with own_redis(flavour) as server:
         client: Any = connection_of(server.url)
         async with open_store(f"{server.url}?name=full") as backend:
             job = await hold_one(backend)
@@ -379,7 +380,7 @@ async def test_an_effect_that_ends_a_job_of_a_limit_key_admits_the_next(
     check_whole(url)
 
 
-async def test_an_error_of_a_read_is_told_at_once(backend: RedisBackend):
+async def test_an_error_of_a_read_is_raised_at_once(backend: RedisBackend):
     job = await hold_one(backend)
     async with backend.transactions.begin(job.lease, limit=LEASE) as transaction:
         transaction.connection.queue("SET", transaction.connection.key("text"), 1)

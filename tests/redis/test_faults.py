@@ -1,15 +1,18 @@
-"""Lost replies, forgotten scripts, full memory, an emptied server: told as they are, over when they are over."""
+"""Lost replies, forgotten scripts, an endless one, an emptied server: reported as they are, and over when they end."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
+from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
 from tests.redis.whole import check_whole
 from tests.servers.redis import connection_of, own_redis
 from tests.system.harness import eventually
@@ -22,7 +25,9 @@ from holdfast.errors import OutcomeUnknown, SchemaMismatch, StoreUnavailable
 from holdfast.model.conditions import Conditions
 from holdfast.model.outcome import Completed
 from holdfast.store.backend import Backend
+from holdfast.store.jobs import Extender
 from holdfast.store.values import Finish, Verdict
+from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.base import (
     LEASE,
     a_job,
@@ -34,7 +39,10 @@ from holdfast.testing.conformance.base import (
     state_of,
 )
 from holdfast.testing.conformance.unique import unique
+from holdfast.testing.redis_server import Flavour
 from holdfast.testing.stores import open_store
+from holdfast.torture.proxy import Proxy
+from holdfast.torture.resp import RespWire
 
 
 def _client(url: str) -> Any:
@@ -61,51 +69,72 @@ async def test_connections_that_were_closed_while_idle_are_not_noticed_by_the_ne
     assert await backend.jobs.extend(job.lease, LEASE) is Verdict.DONE
 
 
+@pytest.fixture
+def proxy(url: str) -> Iterator[Proxy]:
+    proxy = Proxy(url, RespWire())
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+async def through(proxy: Proxy, url: str, clock: ManualClock) -> AsyncIterator[RedisBackend]:
+    """Yield the store through a proxy, by which all scripts of `hold_one` and of an end were loaded."""
+    _client(url).script_flush()
+    async with open_store(proxy.url, clock=clock) as backend:
+        assert isinstance(backend, RedisBackend)
+        await finish(backend, (await hold_one(backend, worker_id="worker-b")).lease, Completed())
+        yield backend
+
+
+def _calls(url: str) -> int:
+    """Return how many calls of scripts the server has received."""
+    return int(_client(url).info("commandstats")["cmdstat_evalsha"]["calls"])
+
+
 async def test_a_call_whose_reply_is_lost_has_an_unknown_outcome_and_is_not_sent_twice(
-    backend: RedisBackend, monkeypatch: pytest.MonkeyPatch
+    through: RedisBackend, proxy: Proxy, url: str
 ):
-    await finish(backend, (await hold_one(backend)).lease, Completed())  # the script is loaded
-    job = await hold_one(backend)
-    sent: list[Any] = []
-    replies = AsyncWire._replies
+    job = await hold_one(through)
+    calls = _calls(url)
+    proxy.arm("after", alone=True)
+    with pytest.raises(OutcomeUnknown):
+        await through.jobs.finish([Finish(job.lease, Completed('"paid"'))])
+    assert (proxy.cuts, _calls(url) - calls) == (1, 1)
+    assert await through.jobs.finish([Finish(job.lease, Completed('"paid"'))]) == [Verdict.DONE]
+    proxy.arm("after", "^EVAL")
+    with pytest.raises(StoreUnavailable):  # it only reads
+        await through.insight.states([job.id])
+    assert [(seen.state, seen.result) for seen in await through.insight.states([job.id])] == [("completed", '"paid"')]
 
-    async def lost(wire: AsyncWire, link: Any, commands: Any) -> Any:
-        sent.extend(command[0] for command in commands)
-        await replies(wire, link, commands)
-        link.is_busy = True
-        raise RedisConnectionError("Connection reset by peer")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(AsyncWire, "_replies", lost)
+async def test_an_extension_whose_reply_is_lost_is_not_sent_twice(through: RedisBackend, proxy: Proxy, url: str):
+    job = await hold_one(through)
+
+    def lose(extender: Extender) -> int:
+        for _ in "ab":  # a new connection reads the lanes again
+            extender.extend([job.lease], LEASE)
+        calls = _calls(url)
+        proxy.arm("after", alone=True)
         with pytest.raises(OutcomeUnknown):
-            await backend.jobs.finish([Finish(job.lease, Completed('"paid"'))])
-        assert sent == ["EVALSHA"]
-        with pytest.raises(StoreUnavailable):  # it only reads
-            await backend.insight.states([job.id])
-    assert await backend.jobs.finish([Finish(job.lease, Completed('"paid"'))]) == [Verdict.DONE]
-    assert [(seen.state, seen.result) for seen in await backend.insight.states([job.id])] == [("completed", '"paid"')]
+            extender.extend([job.lease], LEASE)
+        sent = _calls(url) - calls
+        assert extender.extend([job.lease], LEASE).lost == []
+        return sent
+
+    assert await in_extender(through, lose) == 1
 
 
-async def test_a_claim_whose_reply_is_lost_is_found_by_its_worker(
-    backend: RedisBackend, monkeypatch: pytest.MonkeyPatch
-):
-    await hold_one(backend, worker_id="worker-b")  # the script is loaded, and the lane known
-    await enqueue(backend, a_job(), a_job())
-    replies = AsyncWire._replies
-
-    async def lost(wire: AsyncWire, link: Any, commands: Any) -> Any:
-        await replies(wire, link, commands)
-        link.is_busy = True
-        raise RedisConnectionError("Connection reset by peer")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(AsyncWire, "_replies", lost)
-        with pytest.raises(OutcomeUnknown):
-            await claim(backend)
-    leases = await backend.jobs.unacknowledged_leases("worker-a", 0)
+async def test_a_claim_whose_reply_is_lost_is_found_by_its_worker(through: RedisBackend, proxy: Proxy, url: str):
+    await enqueue(through, a_job(), a_job())
+    calls = _calls(url)
+    proxy.arm("after", alone=True)
+    with pytest.raises(OutcomeUnknown):
+        await claim(through)
+    assert _calls(url) - calls == 1
+    leases = await through.jobs.unacknowledged_leases("worker-a", 0)
     assert len(leases) == 2
-    assert await backend.jobs.release(leases, started=False) == [Verdict.DONE] * 2
-    assert [job.attempt - job.excused for job in await claim(backend)] == [1, 1]
+    assert await through.jobs.release(leases, started=False) == [Verdict.DONE] * 2
+    assert [job.attempt - job.excused for job in await claim(through)] == [1, 1]
 
 
 async def test_a_call_that_is_cancelled_leaves_no_reply_for_the_next_one(backend: RedisBackend):
@@ -255,16 +284,41 @@ async def test_a_clock_that_is_set_back_does_not_set_fences_back(backend: RedisB
 
 
 @pytest.mark.slow
-async def test_somebodys_endless_script_is_an_outage_and_then_over():
-    with own_redis("valkey", busy_reply_threshold="100") as server:
+async def test_an_endless_script_of_another_program_is_an_outage_until_it_ends(flavour: Flavour):
+    with own_redis(flavour, busy_reply_threshold="100") as server:
         async with open_store(f"{server.url}?name=a") as backend:
             (job_id,) = await enqueue(backend, a_job())
-            endless = asyncio.create_task(asyncio.to_thread(_run_endlessly, server.url))
+            endless = asyncio.create_task(asyncio.to_thread(_run_endlessly, server.url, "while true do end"))
             with pytest.raises(StoreUnavailable, match="SCRIPT KILL"):
                 await _look_until_it_fails(backend, job_id)
             _client(server.url).script_kill()
             await endless
             assert await state_of(backend, job_id) == "ready"
+
+
+@pytest.mark.slow
+async def test_an_endless_script_that_has_written_ends_with_its_server_and_nothing_was_enqueued_meanwhile(
+    flavour: Flavour,
+):
+    with own_redis(flavour, busy_reply_threshold="100", sync="always") as server:
+        url = f"{server.url}?name=a"
+        async with open_store(url) as backend:
+            (job_id,) = await enqueue(backend, a_job())
+            script = "redis.call('SET', 'theirs', 1) while true do end"
+            endless = asyncio.create_task(asyncio.to_thread(_run_endlessly, server.url, script))
+            with pytest.raises(StoreUnavailable, match="SCRIPT KILL"):
+                await _look_until_it_fails(backend, job_id)
+            refused = a_job()
+            with pytest.raises(StoreUnavailable, match="or the server if it has written"):
+                await backend.jobs.enqueue([refused])
+            with pytest.raises(ResponseError, match="UNKILLABLE"):
+                _client(server.url).script_kill()
+            server.kill()
+            await endless
+            server.start()
+            assert [job.id for job in await claim(backend)] == [job_id]
+            assert await backend.jobs.enqueue([refused]) == [True]
+        check_whole(url)
 
 
 async def _look_until_it_fails(backend: Backend, job_id: str) -> None:
@@ -273,12 +327,10 @@ async def _look_until_it_fails(backend: Backend, job_id: str) -> None:
         await asyncio.sleep(0.02)
 
 
-def _run_endlessly(url: str) -> None:
-    import redis
-
-    client = redis.Redis.from_url(url, retry=None)
-    with pytest.raises(redis.ResponseError):
-        client.eval("while true do end", 0)
+def _run_endlessly(url: str, script: str) -> None:
+    client = Redis.from_url(url, retry=None)
+    with pytest.raises((ResponseError, RedisConnectionError)):
+        client.eval(script, 0)
     client.close()
 
 

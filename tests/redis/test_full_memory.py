@@ -31,6 +31,7 @@ from holdfast.testing.conformance.base import (
     finish,
     in_extender,
 )
+from holdfast.testing.redis_server import Flavour
 from holdfast.testing.stores import open_store
 
 
@@ -39,8 +40,8 @@ def _client(url: str) -> Any:
 
 
 @pytest.mark.slow
-async def test_with_full_memory_producers_are_refused_and_workers_go_on():
-    with own_redis("valkey") as server:
+async def test_with_full_memory_producers_are_refused_and_workers_go_on(flavour: Flavour):
+    with own_redis(flavour) as server:
         url = f"{server.url}?name={secrets.token_hex(4)}"
         async with open_store(url) as backend:
             ids = await enqueue(backend, *(a_job() for _ in range(20)))
@@ -60,9 +61,9 @@ async def test_with_full_memory_producers_are_refused_and_workers_go_on():
 
 
 @pytest.mark.slow
-async def test_with_full_memory_leases_are_kept_up_jobs_retried_and_rescued_and_old_ones_deleted():
+async def test_with_full_memory_leases_are_kept_up_jobs_retried_and_rescued_and_old_ones_deleted(flavour: Flavour):
     clock = ManualClock()
-    with own_redis("valkey") as server:
+    with own_redis(flavour) as server:
         url = f"{server.url}?name=a"
         async with open_store(url, clock=clock) as backend:
             await enqueue(backend, *(a_job() for _ in range(4)))
@@ -86,8 +87,8 @@ async def test_with_full_memory_leases_are_kept_up_jobs_retried_and_rescued_and_
 
 
 @pytest.mark.slow
-async def test_a_worker_runs_through_a_full_memory_without_a_break():
-    with own_redis("valkey") as server:
+async def test_a_worker_runs_through_a_full_memory_without_a_break(flavour: Flavour):
+    with own_redis(flavour) as server:
         app = App(f"{server.url}?name=a")
         attempts: list[int] = []
 

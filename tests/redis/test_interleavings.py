@@ -208,17 +208,17 @@ async def _answer(operation: Operation, world: World) -> str:
 async def _stored(backend: Backend) -> str:
     """Return what is stored of all jobs, after what was left undone is done."""
     await backend.jobs.promote(100)
-    told: list[str] = []
+    lines: list[str] = []
     for each in IDS[:15]:
         try:
             found = await backend.insight.job(each)
         except HoldfastError:
-            told.append(f"{each}: none")
+            lines.append(f"{each}: none")
             continue
         held = found.lease and (found.lease.worker_id, found.lease.expires_in, found.lease.note)
-        told.append(f"{each}: {found.job.state} {found.job.attempt} {found.payload} {found.unique_key} {held}")
-    told.append(str(await _effects(backend)))
-    return "\n".join([*told, str(await backend.jobs.outstanding(["greet", "call"], None))])
+        lines.append(f"{each}: {found.job.state} {found.job.attempt} {found.payload} {found.unique_key} {held}")
+    lines.append(str(await _effects(backend)))
+    return "\n".join([*lines, str(await backend.jobs.outstanding(["greet", "call"], None))])
 
 
 WORKERS = ("worker-b", "worker-c")

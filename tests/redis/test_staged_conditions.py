@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.redis.ending import Ends, acting_before, ending_before, losing_reply
 from tests.redis.whole import check_whole
@@ -361,6 +362,15 @@ async def _many_lanes_that_are_due_at_once(backend: RedisBackend) -> None:
     assert found == [job.id for job in jobs]
 
 
+async def _large_payloads(backend: RedisBackend) -> None:
+    payload = f'"{"x" * 100_000}"'
+    assert await backend.jobs.enqueue([a_job(payload=payload) for _ in range(300)]) == [True] * 300
+    for _ in "ab":
+        some = [unique(f"key-{number}", OnConflict.REPLACE) for number in range(100)]
+        await backend.jobs.enqueue([msgspec.structs.replace(job, payload=payload) for job in some])
+    assert len(await drained(backend)) == 400
+
+
 WORKLOADS = {
     "a graph of 10,000 jobs": _graph_of_10_000,
     "10,000 unique jobs": _unique_10_000,
@@ -369,6 +379,7 @@ WORKLOADS = {
     "20 families of 500": _families_that_are_deleted,
     "80 queues with 300 completed jobs, pruned": _many_lanes_that_are_pruned,
     "8,000 jobs of 80 queues, due at once": _many_lanes_that_are_due_at_once,
+    "400 jobs with 100 kB each, 100 of them replaced": _large_payloads,
 }
 MOST = 15.0  # ms of the server's CPU time; as one script, such calls took 81 to 132 ms
 

@@ -64,6 +64,9 @@ def _eviction(facts: Mapping[str, str]) -> Finding:
     if evicted:
         text = f"{policy}; the server has deleted {evicted:,} keys since its start"
         return Finding("eviction", FindingLevel.WARN, text, "Set maxmemory-policy noeviction, and look for lost jobs.")
+    if policy.startswith("volatile"):
+        text = f"{policy}: with full memory, pieces and answers of large enqueues are deleted, and these are repeated"
+        return Finding("eviction", FindingLevel.WARN, text, "Set maxmemory-policy noeviction.")
     return fine("eviction", policy)
 
 

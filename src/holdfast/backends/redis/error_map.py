@@ -30,7 +30,7 @@ from holdfast.errors import (
 
 REMEDIES = {
     "OOM": "its memory is full: enqueues are refused, workers go on; raise maxmemory, or keep less (completed_bytes=)",
-    "BUSY": "another program's script runs for too long: end it with SCRIPT KILL",
+    "BUSY": "another program's script runs for too long: end it with SCRIPT KILL, or the server if it has written",
     "LOADING": "it loads its data after a start: try again",
     "MASTERDOWN": "it has lost its primary: try again after the failover",
     "READONLY": "it is a replica: connect to the primary",

@@ -31,16 +31,24 @@ class RedisExtender:
         self._wire = wire
         self._rows = rows
         self._no_streams = no_streams
+        self._timeout = _TIMEOUT
+
+    def _wait(self, lease: timedelta) -> float:
+        """Return how long to wait for a connection, and for each reply; also what `cancel_asked` waits."""
+        self._timeout = min(_TIMEOUT, lease.total_seconds() / _SHARE)
+        return self._timeout
 
     def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:  # noqa: D102 - the port states the contracts
-        timeout = min(_TIMEOUT, duration.total_seconds() / _SHARE)
-        return run_blocking(self._wire, self._rows.directory, lambda: _extend(leases, duration), timeout)
+        return run_blocking(self._wire, self._rows.directory, lambda: _extend(leases, duration), self._wait(duration))
 
     def cancel_asked(self, worker_id: str) -> list[Lease]:  # noqa: D102
-        return run_blocking(self._wire, self._rows.directory, lambda: cancel_asked(self._rows, worker_id), _TIMEOUT)
+        return run_blocking(
+            self._wire, self._rows.directory, lambda: cancel_asked(self._rows, worker_id), self._timeout
+        )
 
     def heartbeat(self, worker: WorkerHeartbeat) -> None:  # noqa: D102
-        run_blocking(self._wire, self._rows.directory, lambda: heartbeat(self._rows, worker), _TIMEOUT)
+        timeout = self._wait(worker.lease)
+        run_blocking(self._wire, self._rows.directory, lambda: heartbeat(self._rows, worker), timeout)
 
     def node_heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:  # noqa: ARG002, D102
         self._no_streams()

@@ -26,7 +26,7 @@ from holdfast.backends.redis.record import (
     unpack_entry,
 )
 from holdfast.backends.redis.scripts import LEDGER_PAGE, SET_PAGE
-from holdfast.backends.redis.steps import Command, ScriptCall, read
+from holdfast.backends.redis.steps import Command, ScriptCall, read, read_many
 from holdfast.backends.redis.unique_keys import key_of
 from holdfast.model.job import JobState
 from holdfast.store.steps import Steps
@@ -219,7 +219,7 @@ def oldest(
         start = passed.get(lane, 0)
         from_set: Command = ("ZRANGE", lane, "-inf", latest, "BYSCORE", "LIMIT", start, window, "WITHSCORES")
         commands.append(("LRANGE", lane, start, start + window - 1) if letter == "c" else from_set)
-    _, found = yield from read(*commands)
+    _, found = yield from read_many(commands)
     if letter == "c":
         seqs = [int.from_bytes(entry[7:], "big") for entries in found for entry in entries]
         ids = iter((yield from ids_by_seq(seqs)))

@@ -29,7 +29,20 @@ from holdfast.backends.redis.record import (
 from holdfast.backends.redis.retention import AT_ONCE
 from holdfast.backends.redis.scripts import COMPLETE, DELETE, EXTEND, PROMOTE
 from holdfast.backends.redis.staging import apply_batches
-from holdfast.backends.redis.steps import Command, Group, Guard, Restart, ScriptCall, Word, change, pending, read, write
+from holdfast.backends.redis.steps import (
+    Command,
+    Group,
+    Guard,
+    Restart,
+    ScriptCall,
+    Word,
+    change,
+    pending,
+    pieces_of,
+    read,
+    size_of,
+    write,
+)
 from holdfast.model.job import JobState, Lease
 from holdfast.model.lease_rules import longest_covered
 from holdfast.model.outcome import Completed
@@ -310,13 +323,14 @@ class RedisJobRows(JobReads):
             if old.limit_key is not None:
                 yield from self.fill([line_of(old)])
         yield from became_ready()
-        refused: list[Replacement] = []
-        for start in range(0, len(groups), AT_ONCE) if collected.batch is not None else ():
-            verdicts = yield from write(groups[start : start + AT_ONCE])
-            refused += [each for each, done in zip(replacements[start:], verdicts, strict=False) if not done]
-        for group in groups if collected.batch is None else ():
-            collected.add(group)
-        return refused
+        if collected.batch is None:
+            for group in groups:
+                collected.add(group)
+            return []
+        verdicts: list[bool] = []
+        for some in pieces_of(groups, AT_ONCE, lambda group: size_of(group.words())):
+            verdicts += yield from write(some)
+        return [each for each, done in zip(replacements, verdicts, strict=True) if not done]
 
     def prune_keys(self, limit: int) -> Steps[None]:  # noqa: D102
         yield from unique_keys.prune_keys(limit)

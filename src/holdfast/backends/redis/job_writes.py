@@ -67,17 +67,15 @@ def set_of(record: Record) -> str:
 
 def score_of(record: Record) -> int:
     """Return its place in that set."""
-    match record.code:
-        case 1:
-            return record.turn
-        case 2:
-            return run_at_of(record.turn, record.priority)
-        case 0 | 3 | 4:
-            return record.seq
-        case 5:
-            return 0  # members of one score are ordered by seq, which they begin with
-        case _:
-            return record.finished_at or 0
+    if record.code == READY:
+        return record.turn
+    if record.code == SCHEDULED:
+        return run_at_of(record.turn, record.priority)
+    if record.code in {LIMITED, BLOCKED, WAITING}:
+        return record.seq
+    if record.code == RUNNING:
+        return 0  # members of one score are ordered by seq, which they begin with
+    return record.finished_at or 0
 
 
 def group_of(change: Change) -> Group:

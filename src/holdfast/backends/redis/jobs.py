@@ -13,7 +13,7 @@ from holdfast.backends.redis.job_rows import RedisJobRows
 from holdfast.backends.redis.record import bucket, id_of, pack_body
 from holdfast.backends.redis.scripts import ENQUEUE, READ
 from holdfast.backends.redis.staging import enqueue_in_pieces, under_lock
-from holdfast.backends.redis.steps import ScriptCall, Word, pending, read_many
+from holdfast.backends.redis.steps import PIECE_BYTES, ScriptCall, Word, pending, pieces_of, read_many
 from holdfast.backends.redis.unique_keys import recorded
 from holdfast.errors import OutcomeUnknown, StoreUnavailable, Unsupported
 from holdfast.model.instants import span_micros
@@ -29,7 +29,7 @@ T = TypeVar("T")
 CHANGES_INSIDE = "end or change other jobs inside ctx.transaction()"
 NO_CHANGES_INSIDE = "of the calls on jobs only an enqueue joins it; make the call before the block, or after it"
 
-_IN_ONE = 500  # jobs that one script enqueues; more of them are staged first
+_IN_ONE = 500  # jobs that one script enqueues; more of them, or large ones, are staged first
 _HEAD = struct.Struct(">16sIiIBqH")
 _DELAYED, _INSTANT = 1, 2  # see `lua/insert.lua`
 
@@ -63,7 +63,7 @@ class RedisJobs(JobsOverRows):
             return await transaction.enqueue(jobs, self._insert)
         conditions = [job.conditions for job in jobs if job.conditions is not None]
         size = len(jobs) + sum(len(each.after) for each in conditions)
-        if not conditions or size <= _IN_ONE:
+        if not conditions or (size <= _IN_ONE and sum(len(job.payload) for job in jobs) <= PIECE_BYTES):
             answers = await super().enqueue(jobs)
         else:
             answers = await self._change(lambda: under_lock(enqueue(self._redis_rows, jobs, self._insert), size))
@@ -99,7 +99,7 @@ class RedisJobs(JobsOverRows):
     def _enqueue(self, jobs: Sequence[NewJob]) -> Steps[list[bool]]:
         packed = yield from self._packed(jobs)
         answers: bytes
-        if len(packed) > _IN_ONE:
+        if len(list(pieces_of(packed, _IN_ONE, len))) > 1:
             answers = yield from enqueue_in_pieces(packed)
         else:
             answers = yield ScriptCall(ENQUEUE, packed, lanes=(yield from pending()).lanes)

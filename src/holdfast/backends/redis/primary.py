@@ -1,4 +1,4 @@
-"""Where the primary of a store is: found for each new connection, and learned from faults and redirections.
+"""Where the primary of a store is: found for each new connection, and noted at faults and redirections.
 
 ```text
    one server    the address in the URL
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from types import ModuleType
 from typing import Any
 
@@ -28,9 +29,21 @@ from holdfast.backends.redis.location import Address, RedisLocation
 
 CONNECT_TIMEOUT = 5.0
 _SENTINEL_TIMEOUT = 1.0
+_LEAST = 0.01
 _NOWHERE = Address("", 0)
 # A machine that is gone closes no connection, and one that listens sends nothing: the kernel finds out within 25 s.
 _KEEPALIVE = {"socket_keepalive_options": {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}}
+
+
+class TimeLeft:
+    """The time in which a connection is made; an address that does not answer leaves some of it for the others."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
+
+    def part(self, steps: int, most: float) -> float:
+        """Return the seconds for the first of so many steps, at most `most`."""
+        return max(_LEAST, min(most, (self._until - time.monotonic()) / steps))
 
 
 class Primary:
@@ -55,20 +68,20 @@ class Primary:
     async def found(self) -> Address:
         """Return the address of the primary; errors of the driver pass through."""
         if self.location.service is not None and self.address is _NOWHERE:
-            return await asyncio.to_thread(self.find)
-        return self.find()
+            return await asyncio.to_thread(self.find, TimeLeft(CONNECT_TIMEOUT))
+        return self.find(TimeLeft(CONNECT_TIMEOUT))
 
-    def find(self) -> Address:
-        """Return the address of the primary, with blocking calls."""
+    def find(self, left: TimeLeft, steps: int = 0) -> Address:
+        """Return the address of the primary, with blocking calls; so many more steps share the time that is left."""
         if self.address is _NOWHERE:
-            self.address = self._known[0] if self.location.service is None else self._ask_sentinels()
+            self.address = self._known[0] if self.location.service is None else self._ask_sentinels(left, steps)
         return self.address
 
-    def _ask_sentinels(self) -> Address:
+    def _ask_sentinels(self, left: TimeLeft, steps: int) -> Address:
         reasons: list[str] = []
-        for sentinel in self._known:
+        for others, sentinel in zip(reversed(range(len(self._known))), self._known, strict=True):
             try:
-                answer = self._ask_sentinel(sentinel)
+                answer = self._ask_sentinel(sentinel, left.part(1 + others + steps, _SENTINEL_TIMEOUT))
             except (RedisError, OSError) as error:
                 answer, reason = None, str(error) or type(error).__name__
             else:
@@ -79,7 +92,7 @@ class Primary:
             self._put_last(sentinel)
         raise RedisConnectionError(f"no sentinel names a primary: {'; '.join(reasons)}")
 
-    def _ask_sentinel(self, sentinel: Address) -> Address | None:
+    def _ask_sentinel(self, sentinel: Address, timeout: float) -> Address | None:
         location = self.location
         connection = _new(
             blocking,
@@ -87,8 +100,8 @@ class Primary:
             sentinel,
             username=location.sentinel_username,
             password=location.sentinel_password,
-            socket_connect_timeout=_SENTINEL_TIMEOUT,
-            socket_timeout=_SENTINEL_TIMEOUT,
+            socket_connect_timeout=timeout,
+            socket_timeout=timeout,
         )
         try:
             connection.connect()
@@ -98,7 +111,9 @@ class Primary:
             connection.disconnect()
         return None if found is None else Address(found[0].decode(), int(found[1]))
 
-    def connection(self, module: ModuleType, address: Address, *, socket_timeout: float | None) -> Any:
+    def connection(
+        self, module: ModuleType, address: Address, connect_timeout: float, socket_timeout: float | None
+    ) -> Any:
         """Return a connection to a server, not yet opened, of the driver's async or blocking module."""
         location = self.location
         return _new(
@@ -109,7 +124,7 @@ class Primary:
             username=location.username,
             password=location.password,
             client_name=f"holdfast.{location.name}",  # shown by CLIENT LIST
-            socket_connect_timeout=CONNECT_TIMEOUT,
+            socket_connect_timeout=connect_timeout,
             socket_timeout=socket_timeout,
         )
 
@@ -126,8 +141,8 @@ class Primary:
         if facts.get("role") == "slave":
             raise ReadOnlyError(f"a replica of {facts.get('master_host')}:{facts.get('master_port')}")
 
-    def heed(self, error: BaseException, address: Address) -> bool:
-        """Learn from a fault of a connection; return whether the call was not carried out and another server will."""
+    def note_fault(self, error: BaseException, address: Address) -> bool:
+        """Note a fault of a connection; return whether the call was not carried out and another server will."""
         if isinstance(error, MovedError) and self.location.path is None:
             named: Any = error
             self.address = Address(named.host or address.host, int(named.port))
@@ -145,27 +160,31 @@ class Primary:
             self._known = (*(each for each in self._known if each != address), address)
 
 
-def connect_blocking(primary: Primary, reply_timeout: float | None) -> tuple[Any, Address]:
-    """Open a blocking connection to the primary; errors of the driver pass through."""
-    for left in reversed(range(primary.attempts)):
-        address = primary.find()
+def connect_blocking(primary: Primary, timeout: float) -> tuple[Any, Address]:
+    """Open a blocking connection to the primary; errors of the driver pass through.
+
+    It gives up after about the `timeout`, however many addresses do not answer.
+    """
+    left = TimeLeft(min(timeout, CONNECT_TIMEOUT * primary.attempts))
+    for others in reversed(range(primary.attempts)):
+        address = primary.find(left, 1 + others)
         try:
-            return _connected(primary, address, reply_timeout), address
+            return _connected(primary, address, left.part(1 + others, CONNECT_TIMEOUT)), address
         except (RedisError, OSError):
-            if not left:
+            if not others:
                 raise
     raise AssertionError
 
 
-def _connected(primary: Primary, address: Address, reply_timeout: float | None) -> Any:
-    connection = primary.connection(blocking, address, socket_timeout=reply_timeout)
+def _connected(primary: Primary, address: Address, timeout: float) -> Any:
+    connection = primary.connection(blocking, address, timeout, timeout)
     try:
         connection.connect()
         if primary.question:
             connection.send_command(*primary.question)
             primary.require_primary(connection.read_response())
     except BaseException as error:
-        primary.heed(error, address)
+        primary.note_fault(error, address)
         connection.disconnect()
         raise
     return connection

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -10,7 +11,7 @@ from holdfast.backends.redis.job_reads import JobReads, StoredJob
 from holdfast.backends.redis.job_writes import COUNTERS, RUN_TIME
 from holdfast.backends.redis.lane_directory import FREE, Lane, LaneDirectory, LanesSeen
 from holdfast.backends.redis.record import RETRYING, RUNNING, SCHEDULED, id_of, seq_of, text_of
-from holdfast.backends.redis.steps import Command, change, read
+from holdfast.backends.redis.steps import AT_ONCE, Command, change, read, read_many
 from holdfast.model.instants import span_micros
 from holdfast.model.turn import run_at_of
 from holdfast.store.steps import Steps
@@ -22,17 +23,27 @@ _MINUTES = 100  # counted minutes that one step reads: each has some numbers for
 _THINGS = ("enqueued", "completed", "retried", "failed", "cancelled", "lost")
 
 
-def counted(rows: JobReads, letters: str, *more: Command) -> Steps[tuple[int, Counted, list[Any]]]:
-    """Return, in one step, the clock, how many jobs each lane has in some sets, and the replies to more commands.
+def counted(
+    rows: JobReads, letters: str, *more: Command, is_one_step: bool = False
+) -> Steps[tuple[int, Counted, list[Any]]]:
+    """Return the clock, how many jobs each lane has in some sets, and the replies to more commands.
 
-    All lanes are counted: if one was added meanwhile, this is repeated.
+    Each lane is counted at one instant, and all lanes are: if one was added meanwhile, this is repeated. `is_one_step`:
+    all at the same instant, however many lanes there are.
     """
     directory = rows.directory
     while True:
         seen = yield from directory.known()
         lanes = range(len(seen.lanes))
         commands: list[Command] = [("ZCARD", f"{letter}{lane}") for lane in lanes for letter in letters]
-        now, (shape, *found) = yield from read(("HGET", "meta", "shape"), *commands, *more)
+        size = len(commands) if is_one_step else AT_ONCE // len(letters) * len(letters)
+        found: list[Any] = []
+        while len(commands) > size:
+            _, some = yield from read(*commands[:size])
+            found += some
+            del commands[:size]
+        now, (shape, *some) = yield from read(("HGET", "meta", "shape"), *commands, *more)
+        found += some
         if shape == seen.shape:
             break
         yield from directory.refresh()
@@ -44,7 +55,7 @@ def counted(rows: JobReads, letters: str, *more: Command) -> Steps[tuple[int, Co
 def _heads(rows: JobReads) -> Steps[dict[int, tuple[int, StoredJob]]]:
     """Return the clock, and the first ready job of each lane that has one."""
     lanes = range(len(rows.directory.lanes))
-    _, found = yield from read(*(("ZRANGE", f"r{lane}", 0, 0) for lane in lanes))
+    _, found = yield from read_many([("ZRANGE", f"r{lane}", 0, 0) for lane in lanes])
     names = {names[0][8:]: lane for lane, names in zip(lanes, found, strict=True) if names}
     now, jobs = yield from rows.seen(list(names))
     return {names[job.id16]: (now, job) for job in jobs}
@@ -79,8 +90,11 @@ def _summaries(at: int) -> Callable[..., Steps[list[Any]]]:
         directory = rows.directory
         places = (directory.queues, directory.tasks)[at]
         answer: list[Any] = []
-        for name in sorted({lane[at] for lane in directory.lanes} | places.keys()):
-            lanes = _lanes(directory, at, name)
+        by_name: defaultdict[str, list[int]] = defaultdict(list)
+        for number, lane in enumerate(directory.lanes):
+            by_name[lane[at]].append(number)
+        for name in sorted(by_name.keys() | places.keys()):
+            lanes = by_name[name]
             ready, running, *rest = _summed(counts, lanes)
             is_cut = any(counts[lane]["r"] >= most for lane in lanes)
             kept = [min(number, most) for number in rest]
@@ -124,7 +138,7 @@ def _jobs_ahead(rows: JobReads, turn: int, seq: int, limit: int) -> Steps[list[A
     for lane in range(len(lanes)):
         commands.append(("ZCOUNT", f"r{lane}", "-inf", f"({turn}"))
         commands.append(("ZRANGE", f"r{lane}", turn, turn, "BYSCORE", "LIMIT", 0, limit))
-    _, found = yield from read(*commands)
+    _, found = yield from read_many(commands)
     return [
         (*lane, rows.directory.is_paused(lane), min(limit, before + sum(seq_of(name) < seq for name in ties)))
         for lane, before, ties in zip(lanes, found[::2], found[1::2], strict=True)
@@ -142,7 +156,7 @@ def _limits(rows: JobReads) -> Steps[list[Any]]:
 
 
 def _running_with_keys(rows: JobReads, lanes: Sequence[int]) -> Steps[int]:
-    _, found = yield from read(*(("ZRANGE", f"x{lane}", 0, -1) for lane in lanes))
+    _, found = yield from read_many([("ZRANGE", f"x{lane}", 0, -1) for lane in lanes])
     _, jobs = yield from rows.seen([name[8:] for names in found for name in names])
     return sum(job.record.is_limited and job.record.code == RUNNING for job in jobs)
 
@@ -182,7 +196,8 @@ def _next_due(rows: JobReads) -> Steps[list[Any]]:  # noqa: ARG001
 
 def _outstanding(rows: JobReads) -> Steps[list[Any]]:
     more: list[Command] = [("SSCAN", "lines", 0, "COUNT", _LINES), ("ZCARD", "changed"), ("LRANGE", "batches", 0, -1)]
-    _, counts, (scanned, changed, batches) = yield from counted(rows, "rstxq", *more)
+    # A job whose end makes one of another lane ready is counted, or that other one.
+    _, counts, (scanned, changed, batches) = yield from counted(rows, "rstxq", *more, is_one_step=True)
     directory = rows.directory
     answer: list[Any] = []
     for lane, numbers in counts.items():
@@ -191,14 +206,15 @@ def _outstanding(rows: JobReads) -> Steps[list[Any]]:
         for state, letter in (("ready", "r"), ("delayed", "s"), ("retrying", "t"), ("running", "x"), ("blocked", "q")):
             if numbers[letter]:
                 answer.append((state, *names, paused and letter != "x", numbers[letter]))
-    lines: dict[bytes, None] = {}
+    # Order keys are looked at page by page, and summed: the memory does not grow with them, but the time does.
+    behind: Counter[tuple[str, str, str, bool]] = Counter()
     while True:
-        cursor, found = scanned
-        lines |= dict.fromkeys(found)
+        cursor, lines = scanned
+        yield from _add_behind(rows, list(dict.fromkeys(lines)), behind)
         if cursor == b"0":
             break
         _, (scanned,) = yield from read(("SSCAN", "lines", cursor, "COUNT", _LINES))
-    answer += yield from _behind(rows, list(lines))
+    answer += [(*place, number) for place, number in behind.items()]
     if batches:
         _, staged = yield from read(*(("LLEN", b"g" + batch[:-8]) for batch in batches))
         changed += sum(staged)
@@ -207,9 +223,8 @@ def _outstanding(rows: JobReads) -> Steps[list[Any]]:
     return answer
 
 
-def _behind(rows: JobReads, lines: Sequence[bytes]) -> Steps[list[Any]]:
+def _add_behind(rows: JobReads, lines: Sequence[bytes], behind: Counter[tuple[str, str, str, bool]]) -> Steps[None]:
     """Count the jobs behind the heads of order keys, under the task of the head."""
-    answer: list[Any] = []
     for start in range(0, len(lines), _LINES):
         commands: list[Command] = []
         for line in lines[start : start + _LINES]:
@@ -224,8 +239,7 @@ def _behind(rows: JobReads, lines: Sequence[bytes]) -> Steps[list[Any]]:
             queue, task = rows.directory.place_of((job.names.queue, job.names.task))
             paused = queue.paused or (task.paused and not runs)
             if waiting[job.id16] > 0:
-                answer.append((state, job.names.queue, job.names.task, paused, waiting[job.id16]))
-    return answer
+                behind[state, job.names.queue, job.names.task, paused] += waiting[job.id16]
 
 
 # -- workers

@@ -15,7 +15,7 @@ from holdfast.backends.redis import job_lists
 from holdfast.backends.redis.job_reads import JobReads
 from holdfast.backends.redis.record import unpack_entry
 from holdfast.backends.redis.scripts import DELETE
-from holdfast.backends.redis.steps import Command, Group, Guard, ScriptCall, read, write
+from holdfast.backends.redis.steps import Command, Group, Guard, ScriptCall, read, read_many, write
 from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState
 from holdfast.store.steps import Steps
@@ -33,9 +33,8 @@ def prune(rows: JobReads, state: JobState, keep: timedelta, limit: int, complete
         return pruned
     while pruned < limit:
         lanes = range(len(rows.directory.lanes))
-        _, (text, gone, *sizes) = yield from read(
-            ("GET", "bytes"), ("HVALS", "gone"), *(("LLEN", f"c{lane}") for lane in lanes)
-        )
+        sums: list[Command] = [("GET", "bytes"), ("HVALS", "gone")]
+        _, (text, gone, *sizes) = yield from read_many([*sums, *(("LLEN", f"c{lane}") for lane in lanes)])
         size, number = int(text or 0), sum(sizes) - sum(map(int, gone))
         excess = number * (size - completed_bytes) // max(1, size)  # as many jobs as have that many bytes
         if size <= completed_bytes:
@@ -115,7 +114,7 @@ def _forget(rows: JobReads, retired: dict[int, int]) -> Steps[None]:
     yield from rows.directory.refresh()
     lanes = range(len(rows.directory.lanes))
     places: list[Command] = [("LINDEX", f"c{lane}", place) for place in (0, -1) for lane in lanes]
-    now, found = yield from read(*places)
+    now, found = yield from read_many(places)
     ends = [None if entry is None else unpack_entry(entry)[0] for entry in found]
     oldest = min((end for end in ends[: len(lanes)] if end is not None), default=None)
     newest = max((end for end in ends[len(lanes) :] if end is not None), default=now)

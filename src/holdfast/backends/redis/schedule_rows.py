@@ -1,4 +1,4 @@
-"""`ScheduleRows` on Redis: a hash of all schedules; there are few of them."""
+"""`ScheduleRows` on Redis: a hash of all schedules. A look for due ones reads all: there are few of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.backends.redis.steps import Command, Guard, collect, read
+from holdfast.backends.redis.steps import Command, Guard, collect, read, read_many
 from holdfast.store.schedule_rows import DueSchedule, LockedSchedules, ScheduleChange, ScheduleRow
 from holdfast.store.steps import Steps
 
@@ -18,14 +18,13 @@ class RedisScheduleRows:
     """`ScheduleRows`. A change is written, with the jobs of its verb, if the schedule is as it was read."""
 
     def read(self, names: Sequence[str] | None = None, owner: str | None = None) -> Steps[LockedSchedules]:  # noqa: D102
+        if names is not None and owner is None:
+            now, found = yield from read_many([("HGET", "schedules", name) for name in set(names)])
+            return LockedSchedules(now, sorted(_decode(text) for text in found if text is not None))
         now, (found,) = yield from read(("HGETALL", "schedules"))
         rows = sorted(_decode(text) for text in found[1::2])
-        if names is None and owner is None:
-            return LockedSchedules(now, rows)
         wanted = set(names or ())
-        return LockedSchedules(
-            now, [row for row in rows if row.name in wanted or (owner is not None and row.owner == owner)]
-        )
+        return LockedSchedules(now, [row for row in rows if owner in {None, row.owner} or row.name in wanted])
 
     def lock(self, names: Sequence[str], owner: str | None = None, *, skips: bool = False) -> Steps[LockedSchedules]:  # noqa: ARG002, D102
         return (yield from self.read(names, owner))

@@ -23,6 +23,7 @@ from typing import TypeVar
 
 from holdfast.backends.redis.scripts import APPLY_BATCH, STAGE
 from holdfast.backends.redis.steps import (
+    PIECE_BYTES,
     Command,
     Group,
     Pause,
@@ -32,9 +33,11 @@ from holdfast.backends.redis.steps import (
     StagedBatch,
     Word,
     pending,
+    pieces_of,
     read,
+    size_of,
 )
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.store.steps import Steps
 
 T = TypeVar("T")
@@ -55,10 +58,12 @@ def enqueue_in_pieces(packed: Sequence[bytes]) -> Steps[bytes]:
     """
     name = secrets.token_bytes(16)
     lanes = (yield from pending()).lanes
-    yield from _stage(name, ([0, "", *packed[start : start + _JOBS]] for start in range(0, len(packed), _JOBS)), lanes)
+    yield from _stage(name, ([0, "", *some] for some in pieces_of(packed, _JOBS, len)), lanes)
     yield from _apply(name)
     _, (answers,) = yield from read(("GET", b"v" + name))
-    return answers or b"1" * len(packed)
+    if len(answers or b"") != len(packed):  # they have a time to live, so a server with full memory may evict them
+        raise OutcomeUnknown("the jobs are enqueued, but the server has lost which were new: repeat with the same ids")
+    return answers  # type: ignore[no-any-return]
 
 
 def under_lock(steps: Steps[T], size: int) -> Steps[T]:
@@ -125,11 +130,11 @@ def _stage(name: bytes, pieces: Iterable[Sequence[Word]], lanes: bytes, locked: 
     words: list[Word] = []
     before = 0
     for piece in pieces:
-        words += (len(piece), *piece)
-        if len(words) > _WORDS:
+        if len(words) > _WORDS or size_of(words) > PIECE_BYTES:
             yield from _send([name, 0, locked, before, *words], lanes, is_last=False)
             before += len(words)
             words = []
+        words += (len(piece), *piece)
     yield from _send([name, 1, locked, before, *words], lanes, is_last=True)
 
 
@@ -149,15 +154,14 @@ def _pieces(collected: Pending) -> Iterator[list[Word]]:
     first = [collected.places[job_id] for job_id in collected.order]
     places = [*first, *sorted(set(range(len(collected.jobs))) - set(first))]
     yield from _of_commands(collected.commands)
-    for start in range(0, len(places), _JOBS):
-        some = places[start : start + _JOBS]
+    for some in pieces_of(places, _JOBS, lambda place: len(collected.jobs[place])):
         yield [0, collected.seqs_of(some), *(collected.jobs[place] for place in some)]
     yield from _of_commands(collected.late)
 
 
 def _of_commands(commands: Sequence[Command]) -> Iterator[list[Word]]:
-    for start in range(0, len(commands), _COMMANDS):
-        yield [1, *Group((), _joined(commands[start : start + _COMMANDS])).words(), ""]
+    for some in pieces_of(commands, _COMMANDS, size_of):
+        yield [1, *Group((), _joined(some)).words(), ""]
 
 
 def _joined(commands: Sequence[Command]) -> list[Command]:

@@ -17,7 +17,7 @@ not hold, the verb starts again.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.backends.redis.record import bucket, id_of
@@ -27,7 +27,8 @@ from holdfast.store.steps import BecameReady, Steps, Verb
 T = TypeVar("T")
 Word = bytes | str | int | float
 Command = Sequence[Word]
-_AT_ONCE = 500  # commands of one step
+AT_ONCE = 500  # commands of one step
+PIECE_BYTES = 1_000_000  # of what one step writes, as far as it can be divided
 
 
 class ScriptCall(NamedTuple):
@@ -207,9 +208,9 @@ def read(*commands: Command) -> Steps[tuple[int, list[Any]]]:
 
 def read_many(commands: Sequence[Command]) -> Steps[tuple[int, list[Any]]]:
     """Run many reading commands in short steps; return the clock of the last, and the replies. For guarded reads."""
-    now, replies = yield from read(*commands[:_AT_ONCE])
-    for start in range(_AT_ONCE, len(commands), _AT_ONCE):
-        now, more = yield from read(*commands[start : start + _AT_ONCE])
+    now, replies = yield from read(*commands[:AT_ONCE])
+    for start in range(AT_ONCE, len(commands), AT_ONCE):
+        now, more = yield from read(*commands[start : start + AT_ONCE])
         replies += more
     return now, replies
 
@@ -221,6 +222,23 @@ def write(groups: Sequence[Group]) -> Steps[list[bool]]:
         words += group.words()
     answer: bytes = yield ScriptCall(WRITE, [*words, ""])
     return [verdict == ord("1") for verdict in answer]
+
+
+def size_of(words: Iterable[Word]) -> int:
+    """Return about how many bytes words have."""
+    return sum(len(word) for word in words if isinstance(word, bytes | str))
+
+
+def pieces_of(parts: Sequence[T], most: int, size: Callable[[T], int]) -> Iterator[Sequence[T]]:
+    """Divide parts into pieces for one step each: at most so many of them, and not too many bytes."""
+    start = total = 0
+    for end, part in enumerate(parts):
+        total += size(part)
+        if end > start and (end - start == most or total > PIECE_BYTES):
+            yield parts[start:end]
+            start, total = end, size(part)
+    if parts:
+        yield parts[start:]
 
 
 def change(guards: Sequence[Guard], *commands: Command) -> Steps[None]:

@@ -131,7 +131,7 @@ class AsyncWire:
                 return stop.value
             except _FAULTS as error:
                 self._server.refused(error)
-                if not (self._server.primary.heed(error, link.address) and left):
+                if not (self._server.primary.note_fault(error, link.address) and left):
                     raise translate(error, self.url, writes=writes and link.is_busy) from error
             finally:
                 pool.put(link)
@@ -159,7 +159,7 @@ class AsyncWire:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 address = await primary.found()
-                link = Link(primary.connection(driver, address, socket_timeout=None), address)
+                link = Link(primary.connection(driver, address, CONNECT_TIMEOUT, None), address)
                 await link.connection.connect()
                 link.connection = Channel(link.connection)
                 if primary.question:
@@ -167,7 +167,7 @@ class AsyncWire:
                 self._server.connected()
         except BaseException as error:
             if link is not None:
-                primary.heed(error, link.address)
+                primary.note_fault(error, link.address)
                 self.drop(link)
             if isinstance(error, _FAULTS):
                 raise translate(error, self.url, writes=False) from error
@@ -248,7 +248,7 @@ class BlockingWire:
                 if not is_reply(error):
                     self.close()
                 self._server.refused(error)
-                if not (self._server.primary.heed(error, self._address) and left):
+                if not (self._server.primary.note_fault(error, self._address) and left):
                     raise translate(error, url, writes=writes and not is_reply(error)) from error
         raise AssertionError
 

@@ -1,6 +1,7 @@
 -- Leases ready jobs. ARGV: shape, worker, span, isolates, limit, bytes, lanes of 4 bytes each; the members, if a limit
 -- concerns some of these lanes: those that are still ready, if there is room for all, and if the rates are as they were read.
 local shape, worker, span, isolates = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6] == '1'
+local span_text = pack('>I8', span)
 local limit, most, lanes, chosen = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
 if known[3] ~= shape then return {'shape'} end
 
@@ -68,7 +69,7 @@ if #missing > 0 then
   cut = '1'
 end
 if count == 0 then return {chosen == '' and 'none' or 'again'} end
--- Then what is taken of each lane is the begin of its set.
+-- Then what is taken of each lane is the beginning of its set.
 local is_front = chosen == '' and taken[count] == count
 
 -- A failover may have lost the last fences; the clock has moved on since.
@@ -81,7 +82,7 @@ if not number then
   call('HSET', P .. 'worker', worker, number)
   call('HSET', P .. 'workers', number, worker)
 end
-local lease, expiry = pack('>I8I8I8I4', fence, now, span, tonumber(number)), int(now + span)
+local lease, expiry = pack('>I8I8', fence, now) .. span_text .. pack('>I4', tonumber(number)), int(now + span)
 local leases, held = words_of('ZADD', 'leases'), words_of('ZADD', 'w' .. number)
 local of_lanes, next_attempts, bucket, hash = {}, {}, nil, nil
 local reply = {'jobs', fence_text, cut, ''}

@@ -16,7 +16,7 @@ local function is_needed(member)
   return false
 end
 
--- Takes the entries of jobs that are gone from the begin of a ledger: those that were deleted now, and more if they are
+-- Takes the entries of jobs that are gone from the beginning of a ledger: those that were deleted now, and more if they are
 -- behind these. A prune of many lanes reads a few entries of each.
 local function trim(set, deleted)
   local page = deleted + MORE
