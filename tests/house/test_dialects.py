@@ -75,6 +75,7 @@ MORE_PARAMETERS = {  # PostgreSQL: the server ends a transaction whose client st
 OWN_ON_MYSQL = {
     *("extend_many", "new_to_ready", "new_to_scheduled", "add_event", "take_fence", "count_completed"),
     *("lock_queue_limits", "find_lanes", "list_ready"),  # ready jobs are listed lane by lane
+    "migration_lock",  # its wait is bounded by an argument, not by a setting of the session
 }
 BOUND = {"now", "priority_step"}  # by the executor of each dialect
 COMMON = sorted((STATEMENTS.keys() & TEMPLATES.keys()) - OWN.keys())
