@@ -68,7 +68,7 @@ _STREAMS: Final = (
         "a node that has lost a share releases it, whichever node owns it now",
         Sql(SQLITE, "lock_granted_share", " and generation = :generation", ""),
         Code(
-            "holdfast.streams.share_consumer:ShareConsumer.run",
+            "holdfast.streams.share_consumer:ShareConsumer._run",
             "if not self._is_dropped:\n        with",
             "if True:\n        with",
         ),
