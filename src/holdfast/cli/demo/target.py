@@ -17,7 +17,6 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
 
-from holdfast.app.open import store_of
 from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,6 +50,8 @@ _RENAMED = re.compile(r"\balter\s+table\s+\S+\s+rename\s+to\s+\"?(\w+)", re.IGNO
 
 def kind_of(url: str) -> StoreKind | None:
     """Return what is known of the store of a URL; None if it cannot keep a demo's tables."""
+    from holdfast.app.open import store_of  # only here: importing it takes time
+
     return _KINDS.get(store_of(url))
 
 
