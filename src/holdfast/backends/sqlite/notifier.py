@@ -110,6 +110,8 @@ class SqliteNotifier(LocalNotifier):
         with self._lock:
             if not stop.is_set():  # else another thread may poll already
                 self._watch_now = watch
+        self.notify()  # for what was committed after the caller began to listen and before the first look
+        self.notify_ends()
         try:
             while not stop.wait(LOOK_EVERY):
                 with watch.lock:
