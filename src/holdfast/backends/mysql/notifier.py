@@ -42,6 +42,7 @@ class MysqlNotifier(LocalNotifier):
     def _watch_changes(self, connection: BlockingConnection, stop: StopSignal) -> None:
         seen = self._look(connection)
         self.notify()  # for what was written before the first look
+        self.notify_ends()
         while not stop.wait(LOOK_EVERY):
             before, seen = seen, self._look(connection)
             if before[0] != seen[0]:

@@ -82,8 +82,9 @@ class TestNotify(Conformance):
         async with asyncio.timeout(TIMEOUT):
             await woken.wait()
         await enqueue(backend, a_job())
-        backend.notifier.notify()
-        assert calls == 1
+        for _ in range(5):
+            backend.notifier.notify()
+        assert 1 <= calls <= 2  # a notification of the watching thread may have been under way
         stop_failing()  # although it was already removed
         stop()
 
