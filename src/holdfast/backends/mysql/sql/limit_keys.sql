@@ -42,20 +42,21 @@ where job.seq in (:seqs);
 
 -- name: limited_keys
 -- What each key allows; how many of its jobs are admitted and need no further look; how many of these are ready though
--- the rate, which was set later, has not counted them.
+-- the rate, which was set later, has not counted them. The indexes are named: while the statistics of a filling table are
+-- old, MySQL joins by a scan of all jobs for each key.
 select known.key_id, known.rate_at, task.key_max_running as max_running, task.key_rate_jobs as rate_jobs,
        task.key_rate_span as rate_span, task.key_rate_burst as rate_burst, (
            select count(*) from holdfast_limit_slot as slot
-           left join holdfast_running as running on running.seq = slot.seq
-           left join holdfast_job as job on job.seq = slot.seq
-           left join holdfast_ready as ready
+           left join holdfast_running as running force index (primary) on running.seq = slot.seq
+           left join holdfast_job as job force index (primary) on job.seq = slot.seq
+           left join holdfast_ready as ready force index (primary)
                on ready.lane_id = job.lane_id and ready.turn = job.turn and ready.seq = job.seq
            where slot.key_id = known.key_id and slot.admitted_at is null
              and (running.seq is not null or ready.seq is not null)
        ) as counted, case when task.key_rate_jobs is null then 0 else (
            select count(*) from holdfast_limit_slot as slot
-           straight_join holdfast_job as job on job.seq = slot.seq
-           straight_join holdfast_ready as ready
+           straight_join holdfast_job as job force index (primary) on job.seq = slot.seq
+           straight_join holdfast_ready as ready force index (primary)
                on ready.lane_id = job.lane_id and ready.turn = job.turn and ready.seq = job.seq
            where slot.key_id = known.key_id and slot.admitted_at is null
        ) end as unrated, {now} as now
@@ -70,10 +71,11 @@ select slot.key_id, slot.seq, slot.admitted_at, ready.seq is not null as is_read
        case when coalesce(running.attempt, completed.attempt, ended.attempt, 0) > slot.attempt
             then coalesce(running.started_at, completed.started_at, ended.started_at) end as started_at
 from holdfast_limit_slot as slot
-left join holdfast_running as running on running.seq = slot.seq
-left join holdfast_job as job on job.seq = slot.seq
-left join holdfast_ready as ready on ready.lane_id = job.lane_id and ready.turn = job.turn and ready.seq = job.seq
-left join holdfast_completed as completed on completed.seq = slot.seq
+left join holdfast_running as running force index (primary) on running.seq = slot.seq
+left join holdfast_job as job force index (primary) on job.seq = slot.seq
+left join holdfast_ready as ready force index (primary)
+    on ready.lane_id = job.lane_id and ready.turn = job.turn and ready.seq = job.seq
+left join holdfast_completed as completed force index (primary) on completed.seq = slot.seq
 left join holdfast_attempt as ended on ended.seq = slot.seq and ended.attempt = (
     select max(attempt) from holdfast_attempt where seq = slot.seq
 )
