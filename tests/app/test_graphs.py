@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.app.work import working
 
 from holdfast import App, ConfigError, Context, JobNotFound, JobState, chain, group
 
@@ -248,7 +249,7 @@ async def test_a_committed_effect_stays_committed_though_the_loop_ends_before_it
 
     parent = await pay.enqueue()
     await pay.options(after=[parent], queue="later").enqueue()
-    async with app.working(queues=["default"]) as worker:
+    async with working(app, queues=["default"]) as worker:
         assert await parent.wait(10.0) is JobState.COMPLETED
         assert await asyncio.to_thread(went_on.wait, 10.0)
     assert (worker.status().totals.completed, worker.status().totals.lost) == (1, 0)

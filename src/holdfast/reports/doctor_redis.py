@@ -105,7 +105,7 @@ def _files(facts: Mapping[str, str]) -> Finding:
 def _scripts(facts: Mapping[str, str]) -> Finding:
     text = facts.get("busy_reply_threshold")
     if text is None:
-        return fine("scripts", "after how long a script makes the server answer BUSY may not be read here")
+        return fine("scripts", "busy-reply-threshold cannot be read (CONFIG GET denied)")
     milliseconds = int(text)
     remedy = "Set busy-reply-threshold 5000, the server's default."
     if milliseconds <= 0:

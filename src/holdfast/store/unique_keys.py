@@ -107,7 +107,7 @@ class UniqueRows(Protocol):
         ...
 
     def prune_keys(self, limit: int) -> Steps[None]:
-        """Delete at most `limit` keys whose period is over."""
+        """Delete at most `limit` keys whose period has ended."""
         ...
 
 

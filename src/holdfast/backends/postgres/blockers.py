@@ -85,7 +85,7 @@ class Blockers:
             await self._end(held)
 
     async def end_hidden(self, unbroken: timedelta | None) -> None:
-        """End sessions that lock expired leases and are not found by their transactions; each pass tries others.
+        """End sessions that lock expired leases and are not found by their transactions; each pass waits for others.
 
         A session that may not be ended, or is within its limit, therefore does not keep others from being ended.
         """
