@@ -25,10 +25,10 @@ from holdfast.backends.postgres.backend import PostgresBackend
 from holdfast.backends.postgres.verbs.extend import extend_many
 from holdfast.backends.sql.steps import rows
 from holdfast.errors import StoreUnavailable, TransactionExpired
-from holdfast.model.job import JobState
+from holdfast.model.job import JobState, LeasedJob
 from holdfast.store.backend import Backend
 from holdfast.store.steps import Steps
-from holdfast.store.values import LeasedJob, Verdict
+from holdfast.store.values import Verdict
 from holdfast.testing.conformance.base import MANY, a_job, claim, enqueue, state_of
 from holdfast.testing.conformance.order_keys import keyed
 from holdfast.testing.stores import open_store

@@ -39,7 +39,7 @@ def size(number: int) -> str:
 def _memory(facts: Mapping[str, str]) -> Finding:
     used, most, machine = (_number(facts, name) for name in ("used_memory", "maxmemory", "total_system_memory"))
     if not most:
-        remedy = "Set maxmemory: then enqueues are refused before the machine's memory is full, and workers go on."
+        remedy = "Set maxmemory: then enqueues are refused before the machine's memory is full, and workers continue."
         return Finding("memory", FindingLevel.WARN, f"{size(used)} used, without a limit", remedy)
     text = f"{size(used)} of {size(most)} used"
     if used >= _NEARLY_FULL * most:

@@ -45,7 +45,7 @@ class EffectStage(Enum):
     """How far an effect has come."""
 
     OPEN = "nothing is committed"
-    COMMITTING = "the commit was sent, and only the store knows what became of it"
+    COMMITTING = "the commit was sent, and its outcome is unknown"
     COMMITTED = "the effect and the end of the attempt are committed"
 
 
@@ -172,7 +172,7 @@ _AWAITED = _AwaitedCalls()
 
 
 class _BlockingCalls:
-    """The store is called from this thread; what it offers only to coroutines is asked through the event loop."""
+    """The store is called from this thread; what exists only as a coroutine runs in the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
