@@ -129,7 +129,7 @@ class AppEvents:
         chosen = [view for view in views if log or view.name == category]
         if category is not None and not chosen:
             raise CategoryNotFound(
-                f"there is no category {category!r}: the first append creates it, or app.category(…)"
+                f"there is no category {category!r}: an append or app.category(…) creates it"
             )
         return await read_categories(events, chosen, after=after, limit=limit, partition_id=partition_id)
 
