@@ -64,7 +64,7 @@ async def test_calls_of_another_task_are_not_enqueued_as_calls_of_this_one(app, 
 
 
 async def test_options_of_single_calls_are_refused_where_they_would_be_lost(app, charge):
-    with pytest.raises(ConfigError, match=r"item 0: a call of 'charge' with options of its own: .*group"):
+    with pytest.raises(ConfigError, match=r"item 0: a call of 'charge' with its own options: .*group"):
         await charge.enqueue_many([charge.options(delay=60).call(order_id=1)])
     with pytest.raises(ConfigError, match=r"has using=…: pass it to the whole graph"):
         await chain(charge.options(using=object()).call(order_id=1)).enqueue()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.app.work import working
 
 from holdfast import App, ConfigError, Context, JobNotFound, JobState, chain, group
 
@@ -225,3 +227,29 @@ async def test_a_parent_that_is_completed_in_a_transaction_releases_its_children
     else:
         await app.drain("default")
     assert seen == [JobState.READY]
+
+
+async def test_a_committed_effect_stays_committed_though_the_loop_ends_before_its_children_are_decided_on(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cancelled(_: object) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr("holdfast.runtime.effect.settle_children", cancelled)
+    went_on = threading.Event()
+
+    @app.task
+    def pay(ctx: Context) -> None:
+        with ctx.sync.transaction():
+            pass
+        went_on.set()
+
+    parent = await pay.enqueue()
+    await pay.options(after=[parent], queue="later").enqueue()
+    async with working(app, queues=["default"]) as worker:
+        assert await parent.wait(10.0) is JobState.COMPLETED
+        assert await asyncio.to_thread(went_on.wait, 10.0)
+    assert (worker.status().totals.completed, worker.status().totals.lost) == (1, 0)

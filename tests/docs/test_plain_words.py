@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.docs.test_documentation import ROOT
+from tests.house.test_plain_prose import FOREIGN
 from tests.house.test_project_words import DIALECT, DOUBLES
 
 FOLDERS = (
@@ -24,19 +25,6 @@ PAGES = [
     *sorted(page for folder in FOLDERS for page in ROOT.glob(f"{folder}/*.md") if page.name != "glossary.md"),
 ]
 
-# What translated English says -> what to write instead.
-FOREIGN = {
-    r"pieces? of work": "job",
-    r"(?:\d+|all|these|those|many|waiting|several) works": "jobs",
-    r"dear": "expensive",
-    r"mended": "fixed",
-    r"is over": "ends, has ended",
-    r"of (?:its|their|your|my) own(?=[.,;:)]|$)": "separate",
-    r"tells": "shows, reports, says",
-    r"as ever": "as usual",
-    r"goes on": "continues",
-    r"by a person": "by an operator",
-}
 ABOUT_OTHERS = ("docs/howto/from-celery.md", "docs/explanation/other-queues.md")  # use the terms of other queues, too
 
 

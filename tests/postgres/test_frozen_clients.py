@@ -18,14 +18,14 @@ from datetime import timedelta
 
 import psycopg
 import pytest
-from tests.postgres.standing_still import STANDING, Watch, every_standing, frozen, soon
+from tests.postgres.standing_still import STANDING, Watch, every_standing, frozen, in_a_pipeline, soon
 from tests.servers.postgres import parts_of
 
 from holdfast.backends.postgres.backend import PostgresBackend
 from holdfast.backends.postgres.verbs.extend import extend_many
 from holdfast.backends.sql.steps import rows
 from holdfast.errors import StoreUnavailable, TransactionExpired
-from holdfast.model.job import JobState
+from holdfast.model.job import JobState, LeasedJob
 from holdfast.store.backend import Backend
 from holdfast.store.steps import Steps
 from holdfast.store.values import Verdict
@@ -193,6 +193,36 @@ async def test_a_role_that_may_not_end_the_session_says_so_once_and_recovers_the
     assert len(warnings) == 1, warnings
     assert f"session {pid} of role holdfast holds rows that recovery waits for" in warnings[0]
     assert "pg_signal_backend" in warnings[0]
+
+
+@contextmanager
+def _frozen_after_a_savepoint(backend: Backend, job: LeasedJob, url: str) -> Iterator[None]:
+    """Complete a job inside a savepoint and stop: no view of the server maps the row's lock to the session."""
+    with psycopg.connect(parts_of(url)[0]) as connection:
+        connection.execute("select 1")
+        with connection.transaction():
+            assert backend.transactions.complete(job.lease, None, using=connection) is Verdict.DONE
+        in_a_pipeline(connection)
+        try:
+            yield
+        finally:
+            connection.pgconn.finish()
+
+
+async def test_a_session_that_cannot_be_ended_keeps_no_other_lease_from_recovery(
+    backend: Backend, watch: Watch, url: str
+):
+    await enqueue(backend, a_job(), a_job(), a_job())
+    refused, hidden, free = await claim(backend, 3, lease=LEASE)
+    watch.execute(
+        f"update {watch.schema}.running set lease_until = lease_until - 1000000 where seq = {refused.lease.seq}"
+    )
+    with _role(watch, "rescuer") as role:
+        ours = _as(role, url)
+        async with open_store(ours) as rescuer:
+            with _frozen_after_a_savepoint(backend, refused, url), _frozen_after_a_savepoint(backend, hidden, ours):
+                rescued = [await soon(lambda: rescuer.jobs.rescue(LONG, MANY)) for _ in range(2)]
+    assert [[each.job_id for each in part] for part in rescued] == [[free.id], [hidden.id]]
 
 
 async def test_a_role_with_the_right_to_signal_ends_the_session_of_another_role(

@@ -132,13 +132,16 @@ async def test_a_rescuer_passes_over_a_lease_that_a_transaction_holds(url: str):
         assert await other.jobs.verify(job.lease) is Standing.COMPLETED
 
 
-async def test_a_rescue_that_waited_for_a_lock_leaves_the_leases_that_expired_meanwhile(backend: Backend, url: str):
-    """Their holders waited as well: to them belongs the first word."""
+@pytest.mark.parametrize("mode", ["exclusive", "access exclusive"])  # the rescue waits; its look at the rows waits
+async def test_a_rescue_that_waited_for_a_lock_leaves_the_leases_that_expired_meanwhile(
+    backend: Backend, url: str, mode: str
+):
+    """Their holders may have waited, too: they extend first."""
     server, schema = parts_of(url)
     job = await hold_one(backend, lease=timedelta(milliseconds=800))
     await asyncio.sleep(0.9)
     with psycopg.connect(server) as blocker:
-        blocker.execute(f"lock table {schema}.running in exclusive mode".encode())
+        blocker.execute(f"lock table {schema}.running in {mode} mode".encode())
         late = asyncio.create_task(backend.jobs.rescue(timedelta(minutes=1), MANY))
         await asyncio.sleep(0.5)  # more than a quarter of the lease
     assert await late == []

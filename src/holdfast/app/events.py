@@ -128,7 +128,7 @@ class AppEvents:
         views = await events.categories()
         chosen = [view for view in views if log or view.name == category]
         if category is not None and not chosen:
-            raise CategoryNotFound(f"there is no category {category!r}: the first append, or app.category(…), makes it")
+            raise CategoryNotFound(f"there is no category {category!r}: an append or app.category(…) creates it")
         return await read_categories(events, chosen, after=after, limit=limit, partition_id=partition_id)
 
     async def trim(

@@ -66,7 +66,7 @@ class JobWaits:
         self._announced_at = float("-inf")
 
     def add(self, job_id: str) -> Waiter:
-        """Begin to wait for a job; call `remove` in the end."""
+        """Begin to wait for a job; call `remove` afterwards."""
         waiter = Waiter(self._loop)
         self._waiting.setdefault(job_id, []).append(waiter)
         self._new.append(job_id)

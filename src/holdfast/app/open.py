@@ -74,7 +74,7 @@ def open_backend(
 
 def _scheme(url: object) -> str:
     if not isinstance(url, str):
-        message = f"the URL of a store is a text, for example {DEFAULT_URL!r}, not {url!r}"
+        message = f"the URL of a store is a string, for example {DEFAULT_URL!r}, not {url!r}"
         raise ConfigError(message)
     if not url:
         message = (

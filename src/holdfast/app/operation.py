@@ -58,7 +58,7 @@ class OperationPreview(msgspec.Struct, frozen=True):
     at_least: bool = False
 
     def __str__(self) -> str:
-        """Return it for people: `812`, or `10000+`."""
+        """Return it as text: `812`, or `10000+`."""
         return f"{self.count}+" if self.at_least else str(self.count)
 
 

@@ -32,7 +32,7 @@ R = TypeVar("R")
 class ScheduleSettings(TypedDict, total=False):
     """The settings of a schedule: the only list of them.
 
-    Either a cron expression, in `timezone`, or a period `every`. `missed` is what becomes of times that passed while
+    Either a cron expression, in `timezone`, or a period `every`. `missed` decides on the times that passed while
     no worker ran: `skip`, `once` or `all`, none older than `window`. Each job is due up to `jitter` after its time.
     `args` and `kwargs` are the arguments of the call; the others are options of the job, as in `task.options(…)`.
     """

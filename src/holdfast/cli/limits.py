@@ -18,7 +18,7 @@ def limit_options(command: F) -> F:
         click.option("--none", "is_removed", is_flag=True, help="Remove the limit."),
         click.option("--burst", type=int, metavar="N", help="Starts at once, within the rate; 1 by default."),
         click.option("--rate", metavar="N/TIME", help="Starts per time, as 100/m, 5/s or 1/10s."),
-        click.option("--running", type=int, metavar="N", help="At most so many jobs at once, over all workers."),
+        click.option("--running", type=int, metavar="N", help="The maximum number of jobs at once, over all workers."),
     ):
         command = option(command)
     return command

@@ -94,7 +94,7 @@ def show(target: StoreTarget, *, as_json: bool) -> None:
         show_json({"leader": fields})
         return
     if view is None:
-        click.echo("There is no leader. The next running node becomes it.", err=True)
+        click.echo("There is no leader. The next node that runs becomes the leader.", err=True)
         return
     is_over = view.expires_in.total_seconds() < 0
     lease = f"expired {span(-view.expires_in)} ago" if is_over else f"for {span(view.expires_in)} more"

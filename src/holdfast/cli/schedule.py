@@ -169,10 +169,10 @@ def run(target: StoreTarget, *, name: str) -> None:
     type=click.Choice([each.value for each in Missed]),
     default=Missed.ONCE.value,
     show_default=True,
-    help="What becomes of times that passed while no worker ran.",
+    help="How to handle times that passed while no worker ran.",
 )
 @click.option("--window", type=duration, metavar="DURATION", help="How old a missed time may be; by default 1d.")
-@click.option("--jitter", type=duration, metavar="DURATION", help="Delay each job by up to this, always by the same.")
+@click.option("--jitter", type=duration, metavar="DURATION", help="Delay each job by up to this, all by the same time.")
 @click.option("--arg", "arguments", metavar="NAME=JSON", multiple=True, help="An argument; may be repeated.")
 @click.option("--args", "document", metavar="JSON", help="All arguments as one JSON object.")
 @click.option("--queue", help="A queue other than the task's own.")

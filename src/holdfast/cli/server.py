@@ -37,14 +37,14 @@ def server() -> None:
 @server.command()
 @app_argument
 @click.option(
-    "--host", default="127.0.0.1", show_default=True, help="The address; others than this machine's need a token."
+    "--host", default="127.0.0.1", show_default=True, help="The address; any but a loopback address needs a token."
 )
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=_PORT, show_default=True, help="The port; 0: any free one."
 )
 @click.option("--prefix", default="", metavar="/PATH", help="A path in front of all others, behind a proxy.")
 @click.option("--read-only", is_flag=True, help="Refuse every change.")
-@click.option("--require-token", is_flag=True, help="Ask callers on this machine for a token, too: a proxy runs here.")
+@click.option("--require-token", is_flag=True, help="Require a token on this machine, too: a proxy runs here.")
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),

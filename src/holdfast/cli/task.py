@@ -52,7 +52,7 @@ def list_tasks(target: StoreTarget, *, as_json: bool) -> None:
     if as_json:
         show_json({"tasks": [queue_fields(view) for view in found]})
     elif not found:
-        click.echo("No tasks. The first job of a task makes it known.", err=True)
+        click.echo("No tasks. A task is listed from its first job on.", err=True)
     else:
         show_table(_COLUMNS, [_row(view) for view in found])
 

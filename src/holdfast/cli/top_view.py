@@ -135,7 +135,7 @@ def render(snapshot: TopSnapshot, width: int, height: int | None) -> RenderableT
 
 
 def _shared(room: int | None, wanted: Sequence[int]) -> list[int]:
-    """Distribute lines among tables: each gets one in turn, until it has as many as it wants."""
+    """Distribute lines among tables: each gets one in turn, until it has all of its lines."""
     if room is None:
         return list(wanted)
     given = [0] * len(wanted)

@@ -42,7 +42,7 @@ class SocketWatch:
 
 
 class EpollWatch(SocketWatch):
-    """Over an epoll of its own."""
+    """Watch by a separate epoll."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._epoll = select.epoll()

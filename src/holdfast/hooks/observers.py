@@ -70,7 +70,7 @@ class Observer(Generic[T]):
         self._unsaid = 0
 
     def call(self, value: T) -> None:
-        """Call the callback, or let it be called soon; never raises, except for KeyboardInterrupt."""
+        """Call the callback, or schedule the call; never raises, except for KeyboardInterrupt."""
         began = monotonic()
         try:
             if self._is_async:

@@ -256,7 +256,7 @@ def _check_call(template: JobTemplate, called: JobTemplate) -> None:
         )
     if called.has_options:
         raise ConfigError(
-            f"a call of {called.task!r} with options of its own: give them to all, as in "
+            f"a call of {called.task!r} with its own options: give them to all, as in "
             f"{called.task}.options(…).enqueue_many(…), or keep them apart with group(…).enqueue()"
         )
 

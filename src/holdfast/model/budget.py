@@ -34,7 +34,7 @@ MAX_INTERRUPTED = 10
 """How many interruptions and shared losses of a job are excused; further ones count as attempts."""
 
 MAX_LOST = 3
-"""After this many losses a job that was lost alone is failed, whatever its `max_attempts`."""
+"""After this many losses a job that was lost alone is failed, regardless of its `max_attempts`."""
 
 
 class Counters(msgspec.Struct, frozen=True, gc=False):

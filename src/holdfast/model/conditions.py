@@ -13,7 +13,7 @@ class UniqueScope(StrEnum):
 
     WAITING = "waiting"  # until it starts; again while it waits for a retry, unless another job has taken the key
     UNFINISHED = "unfinished"  # until it is completed, failed or cancelled
-    PERIOD = "period"  # for a fixed time after its enqueue, whatever its state
+    PERIOD = "period"  # for a fixed time after its enqueue, in any state
 
 
 class OnConflict(StrEnum):

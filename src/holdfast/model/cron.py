@@ -73,7 +73,7 @@ class CronTimes:
                 return self._by_elapsed_time(instant)
             for time in CronSim(self._expression, self._local(instant)):
                 found = self._instant(time)
-                if found > instant:  # else it belongs to the first pass of a repeated hour, or to a gap that is over
+                if found > instant:  # else it belongs to the first pass of a repeated hour, or to a gap that has ended
                     return found
         except OverflowError:  # beyond the last year
             pass

@@ -1,4 +1,4 @@
-"""Who decides what a store's schedules are while several versions of an app run.
+"""Which declaration of a schedule applies while several versions of an app run.
 
 ```text
    a worker starts            its code replaces other definitions of the same names, and removes nothing

@@ -1,6 +1,6 @@
-"""Jobs that wait for the end of others, their parents: what becomes of a child, decided from the parents' states alone.
+"""Jobs that wait for the end of others, their parents: a child's next state, decided from the parents' states alone.
 
-No number of remaining parents is kept: the decision may be repeated at any time, by anyone, and is then the same.
+No number of remaining parents is kept: any process may repeat the decision at any time, with the same result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SHOWN = 4  # jobs of a cycle that the error names
 
 
 class ChildMove(StrEnum):
-    """What becomes of a job that waits for its parents."""
+    """The decision on a job that waits for its parents."""
 
     WAIT = "wait"
     RUN = "run"

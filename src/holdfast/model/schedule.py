@@ -34,7 +34,7 @@ _SPREAD = 8  # bytes of the hash from which jitter is drawn
 
 
 class Missed(StrEnum):
-    """What becomes of nominal times that passed while nothing could fire them."""
+    """How nominal times are handled that passed while no worker ran."""
 
     SKIP = "skip"
     ONCE = "once"
@@ -83,7 +83,7 @@ class Recurrence(msgspec.Struct, frozen=True):
             span *= 4
 
     def text(self) -> str:
-        """Return the expression or the period, for people."""
+        """Return the expression or the period as text."""
         return f"every {self.every}" if self.cron is None else self.cron
 
 
@@ -166,7 +166,7 @@ def is_set_back(decided_at: int, now: int) -> bool:
 
 
 def delay_of(name: str, time: int, times: Recurrence) -> int:
-    """Return the jitter of one nominal time, in microseconds: the same whenever it is asked for."""
+    """Return the jitter of one nominal time, in microseconds: the same at every call."""
     most = span_micros(times.jitter)
     return 0 if most == 0 else int.from_bytes(_hash(name, time, "jitter")[:_SPREAD]) * most >> (8 * _SPREAD)
 

@@ -154,7 +154,7 @@ def _tasks(waiting: Sequence[WaitingTask], live: Sequence[WorkerView]) -> Findin
         known = "live workers know every task that has ready jobs" if live else "no live worker"
         return fine("tasks", known if waiting else "no ready jobs")
     names = some([f"{lane.task} (queue {lane.queue})" for lane in unknown])
-    text = f"jobs are ready of tasks that no live worker knows: {names}"
+    text = f"ready jobs whose task no live worker knows: {names}"
     return Finding("tasks", FindingLevel.WARN, text, "Start a worker whose app defines the task.")
 
 
@@ -198,7 +198,7 @@ def _schedules(schedules: Sequence[ScheduleView]) -> Finding:
         return fine("schedules", f"{len(schedules):,}" + (f", paused: {some(paused)}" if paused else ""))
     names = some([f"{view.name} ({span(view.overdue)})" for view in late])
     remedy = "Start a worker whose code declares them; those defined at run time need one that knows their task."
-    return Finding("schedules", FindingLevel.WARN, f"no worker has fired what is due: {names}", remedy)
+    return Finding("schedules", FindingLevel.WARN, f"due, but not fired by any worker: {names}", remedy)
 
 
 def _expired(leases: Sequence[LeaseView]) -> Finding:

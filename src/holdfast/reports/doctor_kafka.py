@@ -64,7 +64,7 @@ def _replicas(topics: Sequence[ForeignTopic]) -> list[Finding]:
 
 
 def _retention(topics: Sequence[ForeignTopic]) -> list[Finding]:
-    """Warn when half of the time is over after which unread events are deleted, and where their size decides."""
+    """Warn when unread events are older than half of the retention time, and where their size decides."""
     findings: list[Finding] = []
     near = [
         f"{topic.topic} deletes after {span(timedelta(seconds=topic.retention))}, and its oldest unread event is "

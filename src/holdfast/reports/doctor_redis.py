@@ -39,7 +39,7 @@ def size(number: int) -> str:
 def _memory(facts: Mapping[str, str]) -> Finding:
     used, most, machine = (_number(facts, name) for name in ("used_memory", "maxmemory", "total_system_memory"))
     if not most:
-        remedy = "Set maxmemory: then enqueues are refused before the machine's memory is full, and workers go on."
+        remedy = "Set maxmemory: then enqueues are refused before the machine's memory is full, and workers continue."
         return Finding("memory", FindingLevel.WARN, f"{size(used)} used, without a limit", remedy)
     text = f"{size(used)} of {size(most)} used"
     if used >= _NEARLY_FULL * most:
@@ -105,7 +105,7 @@ def _files(facts: Mapping[str, str]) -> Finding:
 def _scripts(facts: Mapping[str, str]) -> Finding:
     text = facts.get("busy_reply_threshold")
     if text is None:
-        return fine("scripts", "after how long a script makes the server answer BUSY may not be read here")
+        return fine("scripts", "busy-reply-threshold cannot be read (CONFIG GET denied)")
     milliseconds = int(text)
     remedy = "Set busy-reply-threshold 5000, the server's default."
     if milliseconds <= 0:

@@ -45,7 +45,7 @@ class EffectStage(Enum):
     """How far an effect has come."""
 
     OPEN = "nothing is committed"
-    COMMITTING = "the commit was sent, and only the store knows what became of it"
+    COMMITTING = "the commit was sent, and its outcome is unknown"
     COMMITTED = "the effect and the end of the attempt are committed"
 
 
@@ -172,7 +172,7 @@ _AWAITED = _AwaitedCalls()
 
 
 class _BlockingCalls:
-    """The store is called from this thread; what it offers only to coroutines is asked through the event loop."""
+    """The store is called from this thread; what exists only as a coroutine runs in the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -237,6 +237,10 @@ class _Life:
             raise
         if self._ends:
             effect.committed()
+        if self._transaction.concerns_children:
+            # Outside the block above: what fails here, for instance in a thread when the loop ends, undoes no commit.
+            with suppress(Exception):
+                await self._calls.run(settle_children(effect.backend))
 
     async def _end(self) -> None:
         """Write the end of the attempt and commit, after a block that did not raise."""
@@ -254,8 +258,6 @@ class _Life:
             raise
         await self._opening.__aexit__(None, None, None)
         failpoint("after_commit")
-        if transaction.concerns_children:
-            await self._calls.run(settle_children(effect.backend))
 
 
 def _driven(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -1,4 +1,4 @@
-"""The exit codes of Holdfast's processes, for its own supervisor, for init systems, for scripts and for people.
+"""The exit codes of Holdfast's processes, for its supervisor, init systems, scripts and operators.
 
 From 69 on the codes are those of `sysexits.h`, which init systems understand.
 """

@@ -74,7 +74,7 @@ class KeeperThread(ABC):
         """Note that the store failed; return the seconds until the next turn."""
 
     def began(self) -> None:  # noqa: B027 - not every subclass has something to do here
-        """Note that the first turn is over, whether it succeeded or failed."""
+        """Note the end of the first turn, whether it succeeded or failed."""
 
     # --- the thread ---------------------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ APP_CALLS: Final = {
     "AsyncResult": "the handle of a job by its id is app.job(job_id)",
     **dict.fromkeys(
         ("add_periodic_task", "on_after_configure", "on_after_finalize", "periodic"),
-        "to run a task again and again, declare @app.schedule('*/5 * * * *') above it",
+        "to run a task periodically, declare @app.schedule('*/5 * * * *') above it",
     ),
     "actor": "make a function a task with @app.task",
     "autodiscover_tasks": "import the modules that define tasks, and name the app: holdfast worker run shop.tasks:app",

@@ -154,16 +154,25 @@ class JobsOverRows(ABC):
 
     async def rescue(self, unbroken: timedelta | None, limit: int) -> list[Rescued]:  # noqa: D102
         asked_at = time.monotonic()
-        if not (await self.prepare_rescue(unbroken)).found:
+        look = await self.prepare_rescue(unbroken)
+        if not look.found:
             return []
         rescued = await self._change(lambda: rescuing.rescue(self._rows, unbroken, limit, asked_at=asked_at))
         if rescued:
             self._ended()
+        with contextlib.suppress(StoreUnavailable, OutcomeUnknown):  # the next rescue does it
+            await self.follow_rescue(look)
         return rescued
 
     async def prepare_rescue(self, unbroken: timedelta | None) -> rescuing.ExpiredLook:
-        """Return, by a cheap read, whether there is an expired lease to take."""
+        """Return, by a cheap read, whether there is an expired lease to take.
+
+        Its duration counts as that of the rescue: if the store did not answer meanwhile, workers could not extend.
+        """
         return await self._runner.look(lambda: rescuing.look_for_expired(self._rows, unbroken))
+
+    async def follow_rescue(self, look: rescuing.ExpiredLook) -> None:  # noqa: B027 - few stores have anything to do
+        """Do what would make a rescue late, for the benefit of the next one."""
 
     async def rescue_worker(self, worker_id: str, reason: str, limit: int) -> list[Rescued]:  # noqa: D102
         rescued = await self._change(lambda: rescuing.rescue_worker(self._rows, worker_id, reason, limit))

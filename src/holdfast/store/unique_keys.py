@@ -1,7 +1,7 @@
 """What a store implements for unique keys. The rule is in `verbs/unique.py`, the decision in `model/unique.py`.
 
 A *unique key* is a row (task, key) that names the job that took it last: it is what concurrent enqueues wait for. The
-row of a job records the key that it was enqueued with, and its scope (`UniqueJob`): for a manual retry, and for people.
+row of a job records the key that it was enqueued with, and its scope (`UniqueJob`): for manual retries and for lists.
 The store writes that when it inserts the job.
 """
 
@@ -22,7 +22,7 @@ KeyName = tuple[str, str]
 
 
 class UniqueClaim(NamedTuple):
-    """A job that wants a unique key. `period`, in microseconds, is given for that scope only."""
+    """A job with a unique key. `period`, in microseconds, is given for that scope only."""
 
     task: str
     unique_key: str
@@ -107,7 +107,7 @@ class UniqueRows(Protocol):
         ...
 
     def prune_keys(self, limit: int) -> Steps[None]:
-        """Delete at most `limit` keys whose period is over."""
+        """Delete at most `limit` keys whose period has ended."""
         ...
 
 

@@ -231,7 +231,7 @@ class Node:
     async def _drain(self, shares: ShareConsumers) -> None:
         """After `stop`, end the share consumers, each with a last commit and release, while heartbeats continue."""
         await self._stop.wait()
-        with contextlib.suppress(StoreError, TimeoutError):  # the leader then learns it from the missing heartbeats
+        with contextlib.suppress(StoreError, TimeoutError):  # then the leader detects it by missing heartbeats
             async with asyncio.timeout(_LEAVE_TIMEOUT):
                 await self._store.drain(self.node)
         stuck = await shares.drain(self._hurry)

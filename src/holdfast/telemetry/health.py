@@ -80,7 +80,7 @@ async def ready(app: App) -> Health:
 
 
 def workers_live(states: Iterable[SeatReport]) -> Health:
-    """Return whether the threads that extend leases are alive; a process that has died is its supervisor's matter."""
+    """Return whether the threads that extend leases are alive; a dead process is handled by its supervisor."""
     dead = [state.seat for state in states if state.is_alive and not state.is_extending]
     detail = f"dead {_in(dead)}: the leases will expire" if dead else "leases are extended"
     return Health({"process": CheckResult(ok=True, detail="it answers"), "leases": CheckResult(not dead, detail)})

@@ -81,7 +81,7 @@ class MetricsServer(ThreadingHTTPServer):
         self._is_over = is_over
 
     def serve(self) -> None:
-        """Serve in this thread until it is over."""
+        """Serve in this thread until stopped."""
         self.timeout = _STOP_CHECK
         while not self._is_over():
             self.handle_request()

@@ -2,7 +2,7 @@
 
 prometheus-client writes the values of each process to files that are mapped into memory. Its files are named after the
 process id, so each restart of a worker would leave files behind. Here they are named after the seat: a worker continues
-the counts of its predecessor in the seat, and starts with gauges of its own.
+the counts of its predecessor in the seat, and starts with new gauges.
 
 ```text
    supervisor       makes the metrics, and never changes them

@@ -32,7 +32,7 @@ class StoreFigures(msgspec.Struct, frozen=True):
     consumers: Sequence[ConsumerView] = ()
     schema_version: int | None = None
     missed: dict[str, int] = {}
-    """How often each schedule was found overdue, at another nominal time each."""
+    """How often each schedule was found overdue, counted once per nominal time."""
     error: str | None = None
 
     @property

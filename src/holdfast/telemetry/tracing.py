@@ -93,7 +93,7 @@ class Tracing:
     def _send(self, call: SendCall) -> Generator[None]:
         name, attributes = attributes_of_send(call)
         with self._tracer.start_as_current_span(name, kind=SpanKind.PRODUCER, attributes=attributes) as span:
-            self._propagator.inject(call.headers)  # pyright: ignore[reportArgumentType] - a default of its own
+            self._propagator.inject(call.headers)  # pyright: ignore[reportArgumentType] - its default
             try:
                 yield
             except BaseException as error:

@@ -1,6 +1,6 @@
 """Programs from Debian's packages, unpacked into a cache without root: no service starts, and nothing is installed.
 
-apt does the downloading, in directories of its own: it verifies the signature of the index, and each package against
+apt downloads into separate directories: it verifies the signature of the index, and each package against
 the hash in it. The mirror is that of this machine's own configuration. A package comes with all that it depends on,
 down to the C library and its loader, so that it may be of another release than the machine.
 

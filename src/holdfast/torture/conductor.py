@@ -212,7 +212,7 @@ class Conductor:
         return take
 
     async def _inject_faults(self, producers: list[Program]) -> None:
-        """Run the nemesis until its counts are reached and all jobs are produced, or the time is over."""
+        """Run the nemesis until its counts are reached and all jobs are produced, or the time has passed."""
         profile = self.plan.profile
         injecting = asyncio.create_task(self.nemesis.run())
         give_up = self.began_at + self.plan.limit

@@ -70,8 +70,8 @@ class Exited(HistoryRecord, frozen=True, kw_only=True, gc=False):
 class FaultBegan(HistoryRecord, frozen=True, kw_only=True, gc=False):
     """The nemesis injects a fault of kind `fault` into `target`: a process (by file name), a connection or the store.
 
-    `stalls`: it may keep every worker from the store or from running, so that no recovery can be required until it is
-    over; `total`: it certainly keeps every worker from extending its leases. `asks`: the target was asked to shut down
+    `stalls`: it may keep every worker from the store or from running, so that no recovery can be required until it has
+    ended; `total`: it certainly keeps every worker from extending its leases. `asks`: the target was asked to shut down
     (SIGTERM), so that it ends its leases by itself.
     """
 
@@ -85,7 +85,7 @@ class FaultBegan(HistoryRecord, frozen=True, kw_only=True, gc=False):
 
 
 class FaultEnded(HistoryRecord, frozen=True, kw_only=True, gc=False):
-    """A fault is over; a kill ends when the process is gone."""
+    """A fault has ended; a kill ends when the process is gone."""
 
     number: int
     fault: str

@@ -143,7 +143,7 @@ class Fleet:
             await asyncio.gather(*keeping, return_exceptions=True)
 
     async def stop(self, *, within: float) -> int:
-        """Shut all workers down; return how many processes are still there when the time is over."""
+        """Shut all workers down; return how many processes still run after the time limit."""
         self._is_stopping = True
         for seat in self.seats:
             seat.send(signal.SIGCONT)

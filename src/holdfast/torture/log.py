@@ -22,7 +22,7 @@ class Log:
         self.writer = Writer(directory, run=run, role="conductor", name="main")
         self.show = show
         self.over = threading.Event()
-        """Set when the fault phase is over: faults in progress must end."""
+        """Set when the fault phase has ended: faults in progress must end."""
         self._numbers = itertools.count(1)
         self._exited: set[str] = set()
         self.done: Counter[Fault] = Counter()

@@ -112,7 +112,7 @@ class RecordingTransaction:
         self.transaction: Transaction | None = None
         self.completes = False
         self.later: list[Callable[[str | None], None]] = []
-        """The calls that joined it, to be recorded when it is over."""
+        """The calls that joined it, to be recorded when it ends."""
 
     def end(self, how: str | None) -> None:
         """Record the calls that joined it: with this verdict or, if None, with the store's own."""

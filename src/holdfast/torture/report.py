@@ -1,4 +1,4 @@
-"""The report of a run, for people and machines."""
+"""The report of a run, as text and as JSON."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class LeaseKeeper(KeeperThread):
         self._heartbeat_at = 0.0
 
     def began(self) -> None:
-        """Report that the first turn is over: the worker is registered, or the store could not be reached."""
+        """Report that the first turn has ended: the worker is registered, or the store could not be reached."""
         self._turned()
 
     def work(self, extender: Extender) -> float:

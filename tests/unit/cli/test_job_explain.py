@@ -222,6 +222,6 @@ def test_the_doctor_names_tasks_that_no_live_worker_knows(shop):
         return next(check for check in report["checks"] if check["check"] == "tasks")
 
     assert check()["verdict"] == "warn"
-    assert check()["finding"] == "jobs are ready of tasks that no live worker knows: charge (queue orders)"
+    assert check()["finding"] == "ready jobs whose task no live worker knows: charge (queue orders)"
     shop.run("queue", "pause", "orders")
     assert check()["verdict"] == "ok"

@@ -12,6 +12,9 @@ with `pg_terminate_backend`:
                      take the lease                        left until the next pass
 ```
 
+The lock of a released savepoint cannot be mapped to a session by its `xmax`. Such a session is found by waiting for the
+row. A rescue that takes long takes no short lease, so the wait follows the rescue, and is short.
+
 Other waits for our rows, for instance an append that waits for the head of a partition, are not recovery: a stuck
 session that causes one is ended once its transaction is older than the limit of any handler's transaction.
 """
@@ -37,8 +40,9 @@ from holdfast.store.steps import LockedTooLong, Steps
 _logger = logging.getLogger("holdfast.postgres")
 _PAUSE = timedelta(seconds=5)
 _LEAST = timedelta(seconds=30)
-_WAIT = 500  # milliseconds that our own session waits for a row, so that the server reports which session blocks it
+_WAIT = 200  # milliseconds that our own session waits for a row, so that the server reports which session blocks it
 _LOOK_AGAIN = 0.05
+_ASK_AGAIN = 30.0  # seconds until a session that this role may not end is waited for again
 _ENDED = (
     "ended session %d of role %s: its transaction was open for %.1f s, past its limit, and held rows that others wait "
     "for. Its client was frozen, or too slow"
@@ -72,17 +76,35 @@ class Blockers:
         self._least = least
         self._looked = float("-inf")
         self._refused: set[str] = set()
+        self._waited: dict[str, float] = {}
+        """When each hidden holder was last waited for; later than now for one whose session may not be ended."""
 
     async def end_for_leases(self, unbroken: timedelta | None) -> None:
-        """End the sessions that lock expired leases: rows of running jobs, or the order keys that their ends lock."""
-        held = await self._end("holders_of_leases", longest=longest_covered(unbroken), parts=LOCKED_PARTS)
-        late = [each for each in held if each.overdue > each.allowed]
-        if late and not self._runner.joins:  # the other sessions have ended, or are within their limit
-            await self._end_while_waiting(max(late, key=lambda each: each.overdue))
+        """End the sessions that lock expired leases: rows of running jobs, or the keys that their ends lock."""
+        if held := await self._holders_of_leases(unbroken):
+            await self._end(held)
+
+    async def end_hidden(self, unbroken: timedelta | None) -> None:
+        """End sessions that lock expired leases and are not found by their transactions; each pass waits for others.
+
+        A session that may not be ended, or is within its limit, therefore does not keep others from being ended.
+        """
+        if self._runner.joins:
+            return
+        late = {each.holder: each for each in await self._holders_of_leases(unbroken) if each.overdue > each.allowed}
+        now = time.monotonic()
+        self._waited = {holder: self._waited.get(holder, 0.0) for holder in late}
+        for holder in sorted(late, key=lambda each: self._waited[each]):
+            if self._waited[holder] > now or time.monotonic() - now > _WAIT / 1_000:
+                break
+            self._waited[holder] = now
+            if await self._end_while_waiting(late[holder]):
+                self._waited[holder] = now + _ASK_AGAIN
 
     async def end_for_shares(self, shares: Iterable[Share]) -> None:
         """End the sessions that lock shares which are to be seized."""
-        await self._end("holders_of_shares", **share_lists(shares))
+        if held := await self._holders("holders_of_shares", **share_lists(shares)):
+            await self._end(held)
 
     async def end_stuck(self) -> None:
         """End the sessions whose client stopped in the middle of sending; searches every few seconds at most."""
@@ -92,39 +114,43 @@ class Blockers:
             spans = {"pause": span_micros(self._pause), "least": span_micros(self._least), "parts": LOCKED_PARTS}
             self._note(await self._runner.apart(lambda: rows("end_stuck_sessions", **spans)))
 
-    async def _end(self, look: str, **parameters: object) -> list[_Held]:
-        held = [_Held(*row) for row in await self._runner.apart(lambda: rows(look, **parameters))]
-        if held:
-            await self._end_holders(held)
-        return held
+    async def _holders_of_leases(self, unbroken: timedelta | None) -> list[_Held]:
+        return await self._holders("holders_of_leases", longest=longest_covered(unbroken), parts=LOCKED_PARTS)
 
-    async def _end_holders(self, held: Sequence[_Held], *, waiting: int | None = None) -> None:
+    async def _holders(self, look: str, **parameters: object) -> list[_Held]:
+        return [_Held(*row) for row in await self._runner.apart(lambda: rows(look, **parameters))]
+
+    async def _end(self, held: Sequence[_Held], *, waiting: int | None = None) -> bool:
+        """Return whether there is a session that this role may not end."""
         holders, allowed, overdue, _ = map(list, zip(*held, strict=True))
         columns = {"holders": holders, "allowed": allowed, "overdue": overdue}
-        self._note(await self._runner.apart(lambda: rows("end_holders", **columns, waiting=waiting)))
+        return self._note(await self._runner.apart(lambda: rows("end_holders", **columns, waiting=waiting)))
 
-    async def _end_while_waiting(self, held: _Held) -> None:
+    async def _end_while_waiting(self, held: _Held) -> bool:
         """Lock the row of a lease in our own session, with a short timeout, and end the sessions that block it."""
+        refused = False
         number: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         waiter = asyncio.ensure_future(self._runner.write(lambda: _wait(held.seq, number)))
         try:
             either: set[asyncio.Future[Any]] = {waiter, number}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             while not waiter.done():
-                await self._end_holders([held], waiting=number.result())
+                refused = await self._end([held], waiting=number.result()) or refused
                 await asyncio.wait({waiter}, timeout=_LOOK_AGAIN)
             with suppress(LockedTooLong):
                 await waiter
         finally:
             waiter.cancel()
+        return refused
 
-    def _note(self, found: Sequence[tuple[int, str, int, bool | None]]) -> None:
+    def _note(self, found: Sequence[tuple[int, str, int, bool | None]]) -> bool:
         for pid, role, age, ended in found:
             if ended is not None:
                 _logger.warning(_ENDED, pid, role, age / 1_000_000)
             elif role not in self._refused:
                 self._refused.add(role)
                 _logger.warning(_REFUSED, pid, role, role)
+        return any(ended is None for *_, ended in found)
 
 
 def _wait(seq: int | None, number: asyncio.Future[int]) -> Steps[None]:

@@ -121,6 +121,10 @@ class PostgresJobs(JobsWithFloors):
             await self._blockers.end_for_leases(look.access)
         return look
 
+    async def follow_rescue(self, look: ExpiredLook) -> None:
+        """End a session that is found only by waiting for its row."""
+        await self._blockers.end_hidden(look.access)
+
 
 def facts(schema: str) -> Steps[dict[str, str]]:
     """Return the facts of the server: the verb of `Insight.facts`."""

@@ -217,7 +217,7 @@ class _Run:
         self._watch.disarm(self._descriptor, self.advance)
 
     def wait(self) -> asyncio.Future[None]:
-        """Return what is done once the exchange is over."""
+        """Return what is done once the exchange has ended."""
         self._wake = asyncio.get_running_loop().create_future()
         return self._wake
 

@@ -23,7 +23,7 @@ class SeparateRunner(Protocol):
     """A runner of verbs that commit independently of a handler's transaction."""
 
     def apart(self, verb: Verb[T]) -> Awaitable[T]:
-        """Run a verb in a transaction of its own."""
+        """Run a verb in a separate transaction."""
         ...
 
     def losses(self) -> int:

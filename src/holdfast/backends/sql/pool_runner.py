@@ -93,7 +93,7 @@ class SqlPoolRunner(ABC, Generic[W, X]):
 
     @property
     def is_alone(self) -> bool:
-        """Whether the current call has a transaction of its own."""
+        """Whether the current call has a separate transaction."""
         return not self.joins
 
     def after_commit(self, act: Callable[[], None]) -> None:
@@ -122,5 +122,5 @@ class SqlPoolRunner(ABC, Generic[W, X]):
 
 
 def runs_alone(runner: Runner) -> bool:
-    """Return whether the next verb of a runner has a transaction of its own, in which a COPY or a repeat may run."""
+    """Return whether the next verb of a runner has a separate transaction, in which a COPY or a repeat may run."""
     return getattr(runner, "is_alone", False)

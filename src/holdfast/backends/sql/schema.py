@@ -23,7 +23,7 @@ class SqlSchema(ABC):
     """`Schema` on a SQL store. `where` names the tables in errors, `installs`: whether `open` may install them."""
 
     role: str | None = None
-    """Who may install the tables, on a store that does not let everyone."""
+    """Which role may install the tables, on a store with roles."""
 
     def __init__(self, runner: Runner, migrations: Mapping[int, str], where: str, *, installs: bool = True) -> None:
         self._runner = runner

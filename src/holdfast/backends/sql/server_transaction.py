@@ -80,7 +80,7 @@ class ServerTransaction(OpenTransaction, Generic[Texts]):
 
     @abstractmethod
     def check_whole(self) -> None:
-        """Raise if the transaction is over, or if a statement of the handler has ended it or made it fail."""
+        """Raise if the transaction has ended, or if a statement of the handler has ended it or made it fail."""
 
     def seal(self) -> None:
         """Check that it can commit, and stop it from expiring."""

@@ -106,7 +106,7 @@ def set_arguments(replacements: Sequence[Replacement]) -> Steps[None]:
 
 
 def prune_keys(limit: int) -> Steps[None]:
-    """Delete keys whose period is over."""
+    """Delete keys whose period has ended."""
     yield from run("prune_unique_keys", limit=limit)
 
 

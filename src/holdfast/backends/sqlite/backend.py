@@ -156,7 +156,7 @@ class SqliteBackend(BackendOverParts[SqliteParts]):
             prepare_file(path)
         elif not path.exists():
             raise StoreUnavailable(
-                f"there is no database at {path}: the first enqueue makes it, or `holdfast schema install`"
+                f"there is no database at {path}: the first enqueue creates it, or `holdfast schema install`"
             )
         else:
             await self.schema.check()  # through a connection that does not change another program's file

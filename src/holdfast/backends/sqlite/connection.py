@@ -205,7 +205,7 @@ class Connection:
             raise translate(error, self.where, committing=committing) from error
 
     def begin(self) -> None:
-        """Begin a write transaction as soon as the write lock is free; raises when the busy timeout is over."""
+        """Begin a write transaction as soon as the write lock is free; raise after the busy timeout."""
         self._check_process()
         try:
             self.raw.execute("pragma busy_timeout = 0")  # 3 µs
@@ -218,7 +218,7 @@ class Connection:
             raise
 
     def _when_free(self, attempt: Callable[[], T]) -> T:
-        """Repeat a statement while another connection holds the lock; raises when the busy timeout is over."""
+        """Repeat a statement while another connection holds the lock; raise after the busy timeout."""
         give_up = time.monotonic() + self._timeout
         while True:
             try:

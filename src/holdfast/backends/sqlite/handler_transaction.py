@@ -159,7 +159,7 @@ class SqliteTransaction(OpenTransaction):
             self._roll_back(connection)
 
     def _guarded(self, work: Work[T]) -> Work[T]:
-        """Wrap `work`: it raises once the transaction is over, and errors of SQLite are explained."""
+        """Wrap `work`: it raises once the transaction has ended, and errors of SQLite are explained."""
 
         def guarded(connection: Connection) -> T:
             self.check_open()

@@ -1,4 +1,4 @@
-"""The demo on MySQL and MariaDB: its store is a database of its own, and tables are created outside of transactions.
+"""The demo on MySQL and MariaDB: its store is a separate database, and tables are created outside of transactions.
 
 These servers commit before and after each statement that creates or drops a table, so that none of those can run in the
 transaction of a visit. What a visit writes commits together, as on the other stores.

@@ -123,7 +123,7 @@ def _follow(rows: JobRows, parent_ids: Sequence[str]) -> Steps[dict[str, JobRow]
 def settle(rows: JobRows, limit: int) -> Steps[Settled]:
     """Decide on the children of at most `limit` jobs that have ended or run again; on at most `limit` children.
 
-    The rows of one call are locked in the order of their seqs. Therefore what is left is done by another call.
+    The rows of one call are locked in the order of their seqs. Another call does the rest.
     """
     changed = yield from rows.page(ChangedParent, "changed_parents", limit=limit)
     if not changed:

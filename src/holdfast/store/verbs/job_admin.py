@@ -155,7 +155,7 @@ def reset(rows: JobRows, job_id: str) -> Steps[bool]:
     def decide(row: JobRow, now: int) -> tuple[bool, Change | None]:
         if row.state is not JobState.RUNNING:
             return False, None
-        record = recorded(row, now, "released", Failure("Reset", "an operator took the lease away"), by_holder=False)
+        record = recorded(row, now, "released", Failure("Reset", "an operator reset the lease"), by_holder=False)
         return True, to_ready(row, now, after_return(row.counters), record)
 
     return (yield from _by_id(rows, job_id, decide))

@@ -1,4 +1,4 @@
-"""Enqueues jobs with unique keys, and retries them by hand: who holds a key is decided under the lock of the key.
+"""Enqueues jobs with unique keys, and retries them by hand: the holder of a key is decided under the lock of the key.
 
 ```text
    take_keys       the keys of this call, missing ones given to its first job with them; other callers wait here

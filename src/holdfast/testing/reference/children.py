@@ -76,7 +76,7 @@ class ReferenceChildren(ReferenceState):
                 record.is_broken = False
 
     def settle_children(self) -> None:
-        """Decide on all children after a verb, as a store does in a transaction of its own."""
+        """Decide on all children after a verb, as a store does in a separate transaction."""
         self.settle_keys()
         if self.settles_at_once:
             self.decide_children()

@@ -79,7 +79,7 @@ class ReferenceUniqueKeys(ReferenceState):
                 del self.unique_keys[name]
 
     def drop_past_keys(self) -> None:
-        """Forget the keys whose period is over."""
+        """Delete the keys whose period has ended."""
         for name, key in list(self.unique_keys.items()):
             if key.until_us is not None and key.until_us <= self.now:
                 del self.unique_keys[name]

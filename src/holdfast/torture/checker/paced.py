@@ -13,7 +13,7 @@ from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.events import Claimed
 from holdfast.torture.operator_events import LimitAnswered
 
-_WINDOW = 100  # claims: an excess that goes on is one within so many
+_WINDOW = 100  # claims: an excess that continues is one within so many
 
 
 class PacedQueues(Invariant):

@@ -23,4 +23,4 @@ class FaultInjector(ABC):
 
     @abstractmethod
     async def inject(self, run: RunContext, chance: random.Random) -> bool:
-        """Inject the fault, and wait until it is over; False if there was no target."""
+        """Inject the fault, and wait until it ends; False if there was no target."""

@@ -65,7 +65,7 @@ class Nemesis:
         return all(self._run.log.done[kind] >= count for kind, count in self.wanted.items())
 
     async def run(self) -> None:
-        """Inject faults; returns when all counts are reached, and is cancelled when the time is over."""
+        """Inject faults; returns when all counts are reached, and is cancelled when the time has passed."""
         try:
             async with asyncio.TaskGroup() as group:
                 for injector in INJECTORS:

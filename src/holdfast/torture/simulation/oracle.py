@@ -88,7 +88,7 @@ class Case:
         self._again_unless_cancelled()
 
     def interrupt(self) -> None:
-        """Record an interruption through no fault of its own: excused, within a bound."""
+        """Record an interruption that the job did not cause: excused, within a bound."""
         if self.interrupted < MAX_INTERRUPTED:
             self.interrupted += 1
             self.release()

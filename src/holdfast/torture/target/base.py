@@ -71,7 +71,7 @@ class Target(ABC):
     store: ClassVar[str]
     """How reports call the store."""
     has_server: ClassVar[bool] = False
-    """Whether the store is reached by a network, with sessions that can be ended and with a clock of its own."""
+    """Whether the store is reached by a network, with sessions that can be ended and a separate clock."""
     one_writer: ClassVar[bool] = False
     """Whether a process that is frozen inside a transaction blocks all other writers."""
     has_snapshots: ClassVar[bool] = True

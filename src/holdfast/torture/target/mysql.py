@@ -60,7 +60,7 @@ class MysqlQuery:
 
 
 class MysqlTarget(ServerTarget):
-    """`Target` over a database: that of the URL with an ending of its own, which no app uses."""
+    """`Target` over a database: that of the URL with a suffix, which no app uses."""
 
     store: ClassVar = "mysql"
     settings: ClassVar = ("version", "innodb_flush_log_at_trx_commit", "sync_binlog", "log_bin")

@@ -48,7 +48,7 @@ class PostgresQuery:
 
 
 class PostgresTarget(ServerTarget):
-    """`Target` over a schema: that of the URL with an ending of its own, which no app uses."""
+    """`Target` over a schema: that of the URL with a suffix, which no app uses."""
 
     store: ClassVar = "postgresql"
     has_pipelines: ClassVar = True

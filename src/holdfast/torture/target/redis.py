@@ -25,7 +25,7 @@ _TIMEOUT = 10.0  # seconds for a reply
 
 
 class RedisTarget(Target):
-    """`Target` over the keys of one store: that of the URL's name with an ending of its own, which no app uses."""
+    """`Target` over the keys of one store: that of the URL's name with a suffix, which no app uses."""
 
     store: ClassVar = "redis"
     has_server: ClassVar = True

@@ -10,7 +10,7 @@ insert into {at}torture_made select name from sqlite_schema;
 select count(*) from sqlite_schema where type = 'table' and name = '{at}torture_made';
 
 -- name: count_unlisted
--- An index without a text comes with its table, and SQLite creates tables of its own.
+-- An index without a text comes with its table, and SQLite creates tables itself.
 select count(*) from sqlite_schema
 where name not like 'sqlite!_%' escape '!' and name <> '{at}torture_made'
   and name not in (select name from {at}torture_made);

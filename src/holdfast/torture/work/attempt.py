@@ -41,7 +41,7 @@ _repeated: set[tuple[str, int]] = set()  # calls whose handler begins again in t
 def batched_attempt(call: Call[Any]) -> Generator[None]:
     """Record the start and the end of a handler for one call of its batch.
 
-    If the lease of another call is lost, the attempt goes on: the handler is called again without that one.
+    If the lease of another call is lost, the attempt continues: the handler is called again without that one.
     """
     job = call.job
     if (job.id, job.fence) not in _repeated:

@@ -128,7 +128,7 @@ class Settlement(msgspec.Struct, frozen=True, tag=True):
 
 
 class JobEnded(msgspec.Struct, frozen=True, tag=True):
-    """The attempt is over; None: its own transaction has settled the job, or it was aborted.
+    """The attempt has ended; None: its own transaction has settled the job, or it was aborted.
 
     `clean` means that it left nothing behind that could affect the next job.
     """
@@ -150,7 +150,7 @@ class EventEnd(StrEnum):
 
 
 class EventsEnded(msgspec.Struct, frozen=True, tag=True):
-    """The call is over; `judgement` is the decision of the consumer's retry policy about a failure."""
+    """The call has ended; `judgement` is the decision of the consumer's retry policy about a failure."""
 
     end: EventEnd
     failure: Failure | None = None

@@ -1,4 +1,4 @@
--- Limit keys: the statements with a text of their own. The write lock is held.
+-- Limit keys: the statements that differ from other stores. The write lock is held.
 
 -- name: add_limit_keys
 -- The keys of these jobs that are missing; their numbers are negative.

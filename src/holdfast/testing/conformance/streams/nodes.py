@@ -1,4 +1,4 @@
-"""Nodes and leadership: registration, heartbeats, departure, and who leads."""
+"""Nodes and leadership: registration, heartbeats, departure and leadership."""
 
 # ruff: noqa: D102 - a test's name is its sentence
 
