@@ -299,6 +299,7 @@ class JobDetails(msgspec.Struct, frozen=True):
     """Everything that is stored about one job.
 
     `attempts` are those that ended without completing it; `completed_fence` is that of the lease that completed it.
+    `unique_key` is "(arguments)" if it was made of them.
     """
 
     job: JobView
