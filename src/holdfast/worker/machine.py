@@ -50,7 +50,7 @@ class Machine:
 
     # --- replies about jobs ------------------------------------------------------------------------------------------
 
-    def claimed(  # noqa: PLR0913 - the parts of a reply, by name
+    def claimed(
         self,
         now: float,
         jobs: Sequence[LeasedJob],
