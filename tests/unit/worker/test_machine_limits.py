@@ -46,9 +46,9 @@ class Beside:
             m.holdings.settled(job.seq)
             self.open_slots += job.seq in LIMITED
         decision = m.decide(self.now)
-        while (job := m.take()) is not None:
-            if job.seq in LIMITED:
-                self.begun_after[job.seq] = self.now - self.claimed_at[job.seq]
+        while (begun := m.take()) is not None:
+            if begun.seq in LIMITED:
+                self.begun_after[begun.seq] = self.now - self.claimed_at[begun.seq]
         if decision.claim:
             self._claim(decision)
 
