@@ -46,7 +46,7 @@ class ScheduleView(msgspec.Struct, frozen=True):
 class Fired(msgspec.Struct, frozen=True):
     """The answer to `fire`: the number of jobs, and how long until the next schedule is due; None: there is none.
 
-    `problems`: due schedules that this process cannot fire, by name, and why; each is told once.
+    `problems`: due schedules that this process cannot fire, by name, and why; each is reported once.
     """
 
     jobs: int
