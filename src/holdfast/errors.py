@@ -103,10 +103,19 @@ class JobCancelled(HoldfastError):  # noqa: N818
         self.reason = reason
 
 
+def shown_unique_key(unique_key: str) -> str:
+    """Return a unique key as messages and lists show it.
+
+    One that was made of arguments is a JSON object or array, or a hash; arguments are not shown there.
+    """
+    return "(arguments)" if unique_key.startswith(("{", "[", "args-")) else unique_key
+
+
 class UniqueConflict(HoldfastError):  # noqa: N818
     """Another job, `job_id`, holds the unique key: nothing was enqueued, and no job was retried."""
 
     def __init__(self, job_id: str, task: str, unique_key: str, *, retried: str | None = None) -> None:
+        unique_key = shown_unique_key(unique_key)  # errors are logged
         holds = f"job {job_id} ({task}) holds the unique key {unique_key!r}"
         if retried is None:
             remedy = (

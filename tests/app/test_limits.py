@@ -53,6 +53,29 @@ async def test_a_worker_wakes_when_the_rate_allows_the_next_job(app: App):
     assert loop.time() - begun >= 3 * 0.05
 
 
+async def test_jobs_within_a_limit_get_their_turn_beside_a_backlog_that_is_prefetched(app: App):
+    """The limit has room and their turn comes first: they do not wait until the others are done."""
+    backlog, done, begun = 2500, 0, list[int]()
+
+    @app.task(limit=Limit(running=5), priority=50)
+    async def report() -> None:
+        begun.append(done)
+
+    @app.task
+    async def resize() -> None:
+        nonlocal done
+        await asyncio.sleep(0.001)
+        done += 1
+        if done == 800:
+            await report.enqueue_many([[], [], []])
+
+    await resize.enqueue_many([[] for _ in range(backlog)])
+    await run_all(app)
+    assert done == backlog
+    assert len(begun) == 3
+    assert max(begun) < backlog - 500
+
+
 async def test_the_limits_of_the_code_are_written_when_a_worker_starts_and_an_operators_stay(app: App):
     app.queue_limits["mail"] = Limit(running=7)
 

@@ -68,6 +68,22 @@ async def test_a_conflict_that_raises_in_a_batch_of_callers_fails_only_its_own_c
     assert f"holdfast job show {held.id}" in str(answers[1])
 
 
+@pytest.mark.parametrize("given", [["secret"], {"name": "secret"}, ["secret" * 20]])
+async def test_a_key_that_was_made_of_arguments_is_shown_nowhere(app: App, greet, given: Any) -> None:
+    strict = greet.options(unique=True, on_conflict="raise")
+    (first,) = await strict.enqueue_many([given])
+    assert (await first.details()).unique_key == "(arguments)"
+    with pytest.raises(UniqueConflict) as refused:
+        await strict.enqueue_many([given])
+    await first.cancel()
+    (second,) = await strict.enqueue_many([given])
+    with pytest.raises(UniqueConflict, match=second.id) as not_retried:
+        await app.jobs.retry(first.id)
+    for conflict in (refused.value, not_retried.value):
+        assert "secret" not in f"{conflict} {vars(conflict)}"
+        assert "args-" not in f"{conflict} {vars(conflict)}"
+
+
 async def test_the_arguments_are_the_key_however_the_call_is_written(app: App, greet) -> None:
     unique = greet.options(unique=True)
     first = await unique.enqueue("ann")

@@ -180,6 +180,9 @@ class StoreMachine(RuleBasedStateMachine):
         real, model = answer.jobs, expected.jobs
         assert answer.is_limited == expected.is_limited or len(real) == limit
         assert [told(job) for job in real] == [told(job) for job in model]
+        assert {job.id for job in real if job.seq in answer.limited} == {
+            job.id for job in model if job.seq in expected.limited
+        }
         if real:
             (fence,) = {job.fence for job in real}
             assert fence > self.fence

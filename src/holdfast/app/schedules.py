@@ -167,10 +167,14 @@ class Schedules:
     async def run(self, name: str, *, job_id: str | UUID | None = None) -> JobHandle[Any]:
         """Enqueue a job of the schedule now, besides its times and even if it is paused; return its handle.
 
-        `job_id` (a UUID) makes it safe to repeat. Raises `ScheduleNotFound`.
+        `job_id` (a UUID) makes it safe to repeat. Raises `ScheduleNotFound`, and `ConfigError` if this process does not
+        understand the stored definition.
         """
         own_id = new_id() if job_id is None else check_id(str(job_id))
-        job = (await self.show(name)).definition.extra_job(name, own_id)
+        view = await self.show(name)
+        if view.problem is not None:
+            raise ConfigError(f"schedule {name} cannot be run from here: {view.problem}")
+        job = view.definition.extra_job(name, own_id)
         try:
             (answer,) = await self._app.enqueue_new([job])
         except OutcomeUnknown as error:

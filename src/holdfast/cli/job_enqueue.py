@@ -9,6 +9,7 @@ from uuid import UUID
 import click
 import msgspec
 
+from holdfast.cli.ids import whole_ids
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration, instant
 
@@ -53,6 +54,8 @@ def _scope(text: str) -> str | float:
     type=click.Choice(["keep", "replace", "raise"]),
     help="If the key is held: print that job's id (keep), also replace its arguments, or fail.",
 )
+@click.option("--after", metavar="ID", multiple=True, help="Wait for the end of this job; may be repeated.")
+@click.option("--run-anyway", is_flag=True, default=None, help="Run even if one of those fails or is cancelled.")
 @click.option("--header", "headers", metavar="NAME=TEXT", multiple=True, help="A header; may be repeated.")
 @click.option("--id", "job_id", help="The job's id, a UUID: repeating an enqueue with it creates no second job.")
 @store_options
@@ -64,6 +67,8 @@ def enqueue(
     arguments: tuple[str, ...],
     document: str | None,
     headers: tuple[str, ...],
+    after: tuple[str, ...],
+    run_anyway: bool | None,
     **options: Any,
 ) -> None:
     """Enqueue a call of TASK and print the id of the job.
@@ -78,6 +83,8 @@ def enqueue(
         raise click.UsageError(
             "--delay and --run-at exclude each other: --delay counts from now, --run-at is a time; give one"
         )
+    if run_anyway and not after:
+        raise click.UsageError("--run-anyway has no effect without --after ID: name the jobs to wait for")
     from holdfast.app.tasks import TaskHandle  # only here: importing it takes time
 
     app = target.app_with_tasks(_PURPOSE)
@@ -87,8 +94,11 @@ def enqueue(
         headers=dict(pair(text, "--header", "NAME=TEXT") for text in headers), **options
     )
 
-    async def put(_: App) -> JobHandle:
-        return await chosen.enqueue(*args, **kwargs)
+    async def put(opened: App) -> JobHandle:
+        waiting = chosen
+        if after:
+            waiting = chosen.options(after=await whole_ids(opened, after), run_anyway=run_anyway)
+        return await waiting.enqueue(*args, **kwargs)
 
     handle = target.run(put, app=app, creates=True)
     click.echo(handle.id)

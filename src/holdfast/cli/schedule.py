@@ -94,6 +94,7 @@ def _fields(view: ScheduleView) -> dict[str, Any]:
         "last_job_id": None if view.last_at is None else tick_id(view.name, to_micros(view.last_at)),
         "next_at": view.next_at,
         "overdue_seconds": seconds(view.overdue),
+        "problem": view.problem,
     }
 
 
@@ -126,6 +127,7 @@ def show(target: StoreTarget, *, name: str, as_json: bool) -> None:
         ("last_job_id", fields["last_job_id"]),
         ("next_at", dated(view.next_at)),
         ("overdue", view.overdue or None),
+        ("problem", view.problem),
     ]
     show_fields([(name, value) for name, value in shown if value is not None])
 

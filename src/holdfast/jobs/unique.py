@@ -124,7 +124,7 @@ def _arguments_key(payload: str, signed: Signature, defaults: Mapping[str, bytes
     that is given its default counts as not given.
 
     Few arguments are the key as they are. Ids that grow then make keys that grow, which lie together in the store's
-    index: a thousand hashes would be written to almost as many of its pages.
+    index: a thousand hashes would be written to almost as many of its pages. `shown_unique_key` recognises both.
     """
     args, kwargs = signed.decode(payload)
     for name in defaults.keys() & kwargs.keys():

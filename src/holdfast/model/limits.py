@@ -21,6 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.errors import ConfigError
+from holdfast.model.job import LeasedJob
 
 UNBOUNDED = 2**31
 _RATE = re.compile(r"(\d{1,9})/(\d{0,9})([smhd])")
@@ -220,6 +221,12 @@ def taken_by(keys: Iterable[tuple[str, str]], uses: Sequence[LimitUse]) -> dict[
             if key in counted:
                 counted[key] += 1
     return counted
+
+
+def concerned_by(jobs: Iterable[LeasedJob], uses: Iterable[LimitUse]) -> frozenset[int]:
+    """Return the seqs of the jobs that a limit concerns."""
+    keys = {use.key for use in uses}
+    return frozenset(job.seq for job in jobs if not keys.isdisjoint(limits_of(job.queue, job.task)))
 
 
 def next_wait(uses: Iterable[LimitUse], taken: Mapping[LimitKey, int], refused: Iterable[LimitKey]) -> int | None:

@@ -6,6 +6,8 @@ from datetime import datetime
 
 import msgspec
 
+from holdfast.errors import ConfigError
+from holdfast.model.cron import cron_times
 from holdfast.model.instants import to_datetime
 from holdfast.model.job import NewJob
 from holdfast.model.schedule import Recurrence, delay_of, tick_id
@@ -68,5 +70,30 @@ def encode_definition(definition: ScheduleDefinition) -> str:
 
 
 def decode_definition(text: str) -> ScheduleDefinition:
-    """Return a stored definition."""
-    return _decoder.decode(text)
+    """Return a stored definition; raises `ConfigError` with the remedy if this process does not understand it.
+
+    Another process may have stored it, with a later version of Holdfast or of the time zones.
+    """
+    try:
+        definition = _decoder.decode(text)
+    except msgspec.MsgspecError as error:
+        remedy = "update Holdfast here, or replace the schedule"
+        raise ConfigError(f"its stored definition cannot be read ({error}): {remedy}") from error
+    if definition.times.cron is not None:
+        cron_times(definition.times.cron, definition.times.timezone)
+    return definition
+
+
+def shown_definition(text: str, task: str) -> tuple[ScheduleDefinition, str | None]:
+    """Return a stored definition for a list, and why this process does not understand it; None if it does.
+
+    Of a definition that cannot be read at all, only the task is shown.
+    """
+    try:
+        return decode_definition(text), None
+    except ConfigError as error:
+        problem = str(error)
+    try:
+        return _decoder.decode(text), problem
+    except msgspec.MsgspecError:
+        return ScheduleDefinition(Recurrence(cron="?"), task), problem

@@ -191,7 +191,12 @@ def _paused(noun: str, views: Sequence[QueueView | TaskView]) -> Finding:
 
 
 def _schedules(schedules: Sequence[ScheduleView]) -> Finding:
-    """Find schedules that are due and that no worker fires."""
+    """Find schedules that are not understood here, and those that are due and that no worker fires."""
+    broken = [view for view in schedules if view.problem is not None]
+    if broken:
+        names = some([view.name for view in broken])
+        remedy = f"{broken[0].name}: {broken[0].problem}. Workers with the same installation do not fire it."
+        return Finding("schedules", FindingLevel.WARN, f"not understood here: {names}", remedy)
     late = [view for view in schedules if view.is_overdue]
     if not late:
         paused = [view.name for view in schedules if view.paused]

@@ -18,7 +18,8 @@ class ScheduleView(msgspec.Struct, frozen=True):
 
     `owner` is the app whose code declares it, None if it was defined at run time; `undeclared_for` is how long ago a
     worker last confirmed that. `last_at` and `next_at` are nominal times; `next_at` is None while the schedule is
-    paused, or if it has no next time. `overdue` is how long it has been due without firing.
+    paused, or if it has no next time. `overdue` is how long it has been due without firing. `problem` is why this
+    process cannot fire it, with the remedy; if it cannot even read the definition, only the task of that is right.
     """
 
     name: str
@@ -29,6 +30,7 @@ class ScheduleView(msgspec.Struct, frozen=True):
     last_at: datetime | None
     next_at: datetime | None
     overdue: timedelta
+    problem: str | None = None
 
     @property
     def is_undeclared(self) -> bool:
@@ -42,10 +44,14 @@ class ScheduleView(msgspec.Struct, frozen=True):
 
 
 class Fired(msgspec.Struct, frozen=True):
-    """The answer to `fire`: the number of jobs, and how long until the next schedule is due; None: there is none."""
+    """The answer to `fire`: the number of jobs, and how long until the next schedule is due; None: there is none.
+
+    `problems`: due schedules that this process cannot fire, by name, and why; each is reported once.
+    """
 
     jobs: int
     next_due: timedelta | None
+    problems: Mapping[str, str] = {}
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -70,6 +76,7 @@ class ScheduleStore(Protocol):
         3. In the same transaction the next time is written, so the next caller finds it: each nominal time becomes one
            job, also if the reply was lost, and however many callers fire concurrently.
         4. A schedule that another transaction has locked is left out, and `next_due` is short.
+        5. A schedule whose stored definition this process does not understand is left out, too: others fire.
         """
         ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 
+from holdfast.errors import ConfigError
 from holdfast.model.instants import span_micros
 from holdfast.model.job import NewJob
 from holdfast.model.schedule import GRACE
@@ -32,19 +33,31 @@ class SchedulesOverRows:
         self._rows = rows
         self._inserter = inserter
         self._changed = changed
+        self._not_understood: dict[str, str] = {}  # the definitions of due schedules, by name
 
     async def fire(self, tasks: Sequence[str], names: Sequence[str], limit: int) -> Fired:  # noqa: D102 - see the port
         grace = span_micros(GRACE)
-        found = await self._runner.look(lambda: self._rows.due(list(tasks), list(names), grace, _AT_ONCE + 1))
+        most = _AT_ONCE + 1 + len(self._not_understood)
+        found = await self._runner.look(lambda: self._rows.due(list(tasks), list(names), grace, most))
+        found = [row for row in found if self._not_understood.get(row.name) != row.definition]
         due = {row.name: row.definition for row in found[:_AT_ONCE] if row.wait <= 0}
         waits = [timedelta(microseconds=max(0, row.wait)) for row in found if row.name not in due]
+        samples: list[NewJob] = []
+        problems: dict[str, str] = {}
+        for name, definition in due.items():
+            try:
+                samples.append(decode_definition(definition).extra_job(name, ""))
+            except ConfigError as error:  # it stays due, for a process that understands it
+                problems[name] = str(error)
+                self._not_understood[name] = definition
+        for name in problems:
+            del due[name]
         if not due:
-            return Fired(0, min(waits, default=None))
-        samples = [decode_definition(definition).extra_job(name, "") for name, definition in due.items()]
+            return Fired(0, min(waits, default=None), problems)
         insert = await self._inserter(samples)
         fired = await self._runner.write(lambda: rules.fire(self._rows, due, limit, insert))
         waits += [] if fired.next_due is None else [fired.next_due]
-        return Fired(fired.jobs, min(waits, default=None))
+        return Fired(fired.jobs, min(waits, default=None), problems)
 
     async def declare(  # noqa: D102
         self,

@@ -60,13 +60,14 @@ class Claim(msgspec.Struct, frozen=True):
 
     `is_cut`: there were more, but the payloads had reached `max_bytes`, or the store leases no more at once.
     `is_limited`: there were more, but they are over a limit; `wait` is how long until a rate allows the next, None if
-    it depends on the end of running jobs.
+    it depends on the end of running jobs. `limited` are the seqs of the jobs whose queue or task has a limit.
     """
 
     jobs: list[LeasedJob]
     is_cut: bool = False
     is_limited: bool = False
     wait: timedelta | None = None
+    limited: frozenset[int] = frozenset()
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False):
@@ -298,6 +299,7 @@ class JobDetails(msgspec.Struct, frozen=True):
     """Everything that is stored about one job.
 
     `attempts` are those that ended without completing it; `completed_fence` is that of the lease that completed it.
+    `unique_key` is "(arguments)" if it was made of them.
     """
 
     job: JobView

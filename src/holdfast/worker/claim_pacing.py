@@ -3,6 +3,9 @@
 A claim costs the same for one job and for many, so fast handlers need large batches. But a job that waits here cannot
 run elsewhere, so slow handlers need none. Both follow from the measured rate at which handlers end: the jobs that will
 begin within a quarter of a second are prefetched, and none if a handler takes a second or more.
+
+A claim that prefetches waits until half of them have begun. One for jobs of a limit that may have room again does not
+wait for that: otherwise a limit would be used only a few times a second while there are jobs without limits.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from holdfast.worker.backoff import Backoff
 from holdfast.worker.settings import WorkerConfig
 
 HORIZON = 0.25  # seconds of work to prefetch
+SOON = 0.01  # seconds in which slots become free that count as free for limited jobs
 SLOW = 1.0  # for handlers that take this long nothing is prefetched
 SHORTEST_SAMPLE = 0.01
 LIMITED_POLL = 0.25  # seconds until a worker looks again for a slot of a limit that another worker may have freed
@@ -55,6 +59,10 @@ class EndRate:
             return 0
         return int(self._rate * HORIZON)
 
+    def soon(self) -> int:
+        """Return how many slots become free so soon that limited jobs are claimed for them: one at least."""
+        return max(1, int(self._rate * SOON))
+
 
 class Claims:
     """The decision to claim: one claim in flight, the next at once after a full one, else on notification or poll."""
@@ -83,20 +91,25 @@ class Claims:
         """Return how many jobs to prefetch, within the limit."""
         return min(self.pace.ahead(), self._settings.prefetch_max)
 
+    def soon(self) -> int:
+        """Return for how many slots that are not free yet to claim limited jobs: none if nothing is prefetched."""
+        return self.pace.soon() if self.ahead() else 0
+
     def limit(self, now: float, *, free: int, prefetched: int) -> int:
         """Return how many jobs to claim now, 0 for none; the claim is then in flight."""
-        room = 0 if self.in_flight else self._room(free, prefetched)
+        is_called_for = self._is_limited and now >= self._poll_at
+        room = 0 if self.in_flight else self._room(free, prefetched, is_called_for=is_called_for)
         if not room or now < self._backoff.until or not (self._hungry or now >= self._poll_at):
             return 0
         self.in_flight = True
         self._hungry = False
         return room
 
-    def _room(self, free: int, prefetched: int) -> int:
+    def _room(self, free: int, prefetched: int, *, is_called_for: bool) -> int:
         ahead = self.ahead()
-        if prefetched >= free and 2 * (prefetched - free) >= max(ahead, 1):
+        if prefetched >= free and 2 * (prefetched - free) >= max(ahead, 1) and not is_called_for:
             return 0  # more than half is still here: wait for a larger batch
-        return min(free + ahead - prefetched, self._settings.batch_max)
+        return max(0, min(free + ahead - prefetched, self._settings.batch_max))
 
     def low(self) -> int:
         """Return the number of prefetched jobs at which to claim more; -1: no claim is wanted now."""
@@ -104,14 +117,15 @@ class Claims:
 
     def due_at(self, *, free: int, prefetched: int) -> float:
         """Return when `limit` will next be above 0 if no event arrives before."""
-        if self.in_flight or not self._room(free, prefetched):
+        if self.in_flight or not self._room(free, prefetched, is_called_for=self._is_limited):
             return float("inf")
-        return max(self._backoff.until, float("-inf") if self._hungry else self._poll_at)
+        is_due = self._hungry and self._room(free, prefetched, is_called_for=False)
+        return max(self._backoff.until, float("-inf") if is_due else self._poll_at)
 
-    def freed(self) -> None:
-        """Process the end of jobs of this worker: a limit that has held back the last claim may have room again."""
+    def freed(self, now: float) -> None:
+        """Process the end of limited jobs of this worker: a limit that has held back others may have room again."""
         if self._is_limited:
-            self._hungry = True
+            self._poll_at = min(self._poll_at, now)
 
     def answered(self, now: float, count: int, *, asked: int, limited_for: float | None = None) -> None:
         """Process the number of jobs that a claim returned, and for how long a limit has held back others."""

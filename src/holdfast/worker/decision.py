@@ -44,7 +44,7 @@ class Exit(IntEnum):
 class Decision(msgspec.Struct, gc=False):
     """What to do now. The result of each store call is reported as one event.
 
-    `claim` is a limit (0: no claim), `slots` how many of these jobs would begin at once.
+    `claim` is a limit (0: no claim), `slots` for how many jobs of limits a slot is free, or will be very soon.
     `rescue` is the uninterrupted access so far. Of `promote`, `rescue`, `prune` and
     `check_empty` at most one is in flight. `wait` is the seconds after which to decide again if no event arrives first
     (None: wait for an event).

@@ -13,7 +13,7 @@ release and end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from holdfast.model.job import Lease, LeasedJob
 from holdfast.model.outcome import Outcome
@@ -22,6 +22,7 @@ from holdfast.worker.claim_pacing import Claims
 from holdfast.worker.decision import Decision, Exit, Status, WorkerPhase
 from holdfast.worker.forming import BatchSize
 from holdfast.worker.in_flight import InFlight
+from holdfast.worker.limited_jobs import LimitedJobs
 from holdfast.worker.maintenance import NEVER, Chore, Maintenance
 from holdfast.worker.release_buffer import MAX_ATTEMPTS
 from holdfast.worker.settings import WorkerConfig
@@ -39,6 +40,7 @@ class Machine:
         self.take_batch, self.ended_next = self.jobs.take_batch, self.jobs.ended_next
         self.lost, self.cancel_asked = self.jobs.lost, self.jobs.cancel_asked
         self._claims = Claims(settings)
+        self._limited = LimitedJobs(self.jobs, settings.concurrency)
         self._maintenance = Maintenance(settings)
         self._head: LeasedJob | None = None  # the next prefetched job, and since when it waits
         self._head_since = 0.0
@@ -49,18 +51,27 @@ class Machine:
     # --- replies about jobs ------------------------------------------------------------------------------------------
 
     def claimed(
-        self, now: float, jobs: Sequence[LeasedJob], *, asked: int, sent_at: float, limited_for: float | None = None
+        self,
+        now: float,
+        jobs: Sequence[LeasedJob],
+        *,
+        asked: int,
+        sent_at: float,
+        limited: Collection[int] = (),
+        limited_for: float | None = None,
     ) -> None:
         """Process the reply to a claim for `asked` jobs that was sent at `sent_at`.
 
-        `limited_for`: jobs over a limit were passed over, and it may have room after so many seconds; inf: when a job
-        has ended, here or elsewhere.
+        `limited` are the seqs of those that limits concern. `limited_for`: jobs over a limit were passed over, and it
+        may have room after so many seconds; inf: when a job has ended, here or elsewhere.
         """
         self._maintenance.access.succeeded(now)
         self._claims.answered(now, len(jobs), asked=asked, limited_for=limited_for)
         if jobs:
             self._claimed_since_check = True
         self.jobs.claimed(jobs, sent_at, now)
+        if limited:
+            self._limited.claimed(limited)
 
     def claim_failed(self, now: float) -> None:
         """Process a claim that failed or has an unknown outcome."""
@@ -78,7 +89,6 @@ class Machine:
     def flushed(self, now: float, finishes: Sequence[Finish], verdicts: Sequence[Verdict]) -> None:
         """Process the verdicts on a flush, in its order."""
         self._maintenance.access.succeeded(now)
-        self._claims.freed()
         delay = self.jobs.flushed(now, finishes, verdicts)
         if delay is not None:
             self._maintenance.scheduled(now, delay)
@@ -97,7 +107,6 @@ class Machine:
     def released(self, now: float, leases: Sequence[Lease]) -> None:
         """Process leases that were released, or that were stale by then."""
         self._maintenance.access.succeeded(now)
-        self._claims.freed()
         self.jobs.released(leases)
 
     def release_failed(self, now: float, leases: Sequence[Lease]) -> None:
@@ -222,8 +231,11 @@ class Machine:
         if jobs.forming.sizes:
             release_at = min(release_at, jobs.forming.due_at() if free > 0 else NEVER)
             free = jobs.forming.room(free)
+        if self._limited.any_ended():
+            claims.freed(now)
         decision.claim = claims.limit(now, free=free, prefetched=prefetched)
-        decision.slots = max(0, free - prefetched)
+        if decision.claim:
+            decision.slots = max(0, free - prefetched, min(self._limited.room, claims.soon()))
         jobs.low = claims.low()
         return min(release_at, claims.due_at(free=free, prefetched=prefetched))
 

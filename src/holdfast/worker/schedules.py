@@ -64,6 +64,8 @@ class ScheduleLoop:
         self._backoff.succeeded()
         if fired.jobs:
             _logger.debug("fired %d jobs of schedules", fired.jobs)
+        for name, problem in fired.problems.items():
+            _logger.warning("schedule %s is due and cannot be fired here: %s", name, problem)
         due = timedelta.max if fired.next_due is None else fired.next_due
         return max(min(due.total_seconds(), POLL, self._declare_at - now), _SOONEST)
 

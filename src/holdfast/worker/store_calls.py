@@ -168,7 +168,9 @@ class StoreCalls:
             waits = float("inf") if claim.wait is None else claim.wait.total_seconds()
             limited_for = waits if claim.is_limited else None
             self._reports.claimed(len(claim.jobs), now - sent_at)
-            self._machine.claimed(now, claim.jobs, asked=asked, sent_at=sent_at, limited_for=limited_for)
+            self._machine.claimed(
+                now, claim.jobs, asked=asked, sent_at=sent_at, limited=claim.limited, limited_for=limited_for
+            )
             if self._dead_workers.is_look_due(now, len(claim.jobs)):
                 self._begin(self._look(self._dead_workers))
             if self._unknown_tasks.is_look_due(now, len(claim.jobs)):

@@ -20,7 +20,7 @@ from holdfast.backends.redis.steps import Command, Pause, ScriptCall, Word, read
 from holdfast.errors import StoreUnavailable
 from holdfast.model.instants import MICROSECOND, span_micros
 from holdfast.model.job import LeasedJob
-from holdfast.model.limits import LanePlace, LimitUse, Shares, limits_of, next_wait, share_out, taken_by
+from holdfast.model.limits import LanePlace, LimitUse, Shares, concerned_by, limits_of, next_wait, share_out, taken_by
 from holdfast.store.steps import Steps
 from holdfast.store.values import Claim, ClaimRequest
 
@@ -151,6 +151,7 @@ class _Chosen(NamedTuple):
             is_cut=self.is_cut or is_cut,
             is_limited=bool(self.shares.refused) or self.shares.is_held_back,
             wait=None if wait is None else wait * MICROSECOND,
+            limited=concerned_by(jobs, self.uses),
         )
 
 

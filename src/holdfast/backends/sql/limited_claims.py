@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.backends.sql.steps import run
 from holdfast.model.instants import MICROSECOND
-from holdfast.model.limits import LimitUse, Shares, next_wait, taken_by
+from holdfast.model.limits import LimitUse, Shares, concerned_by, next_wait, taken_by
 from holdfast.store.steps import Steps
 from holdfast.store.values import Claim
 
@@ -25,4 +25,5 @@ def settle(claim: Claim, uses: Sequence[LimitUse], shares: Shares) -> Steps[Clai
         claim,
         is_limited=bool(shares.refused) or shares.is_held_back,
         wait=None if wait is None else wait * MICROSECOND,
+        limited=concerned_by(claim.jobs, uses),
     )

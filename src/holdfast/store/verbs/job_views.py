@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from holdfast.errors import shown_unique_key
 from holdfast.model.ids import parse_short_id
 from holdfast.model.instants import to_datetime
 from holdfast.model.job import JobState, Lease
@@ -52,7 +53,7 @@ def job(rows: JobRows, job_id: str) -> Steps[JobDetails]:
         attempts=[_attempt_view(attempt) for attempt in attempts],
         lease=held[0] if held else None,
         timeout=body.timeout,
-        unique_key=body.unique_key,
+        unique_key=None if body.unique_key is None else shown_unique_key(body.unique_key),
         completed_fence=body.fence,
     )
 

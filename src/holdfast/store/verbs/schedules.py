@@ -8,8 +8,13 @@ from datetime import timedelta
 from holdfast.errors import ConfigError, ScheduleNotFound, StoreUnavailable
 from holdfast.model.instants import span_micros, to_datetime
 from holdfast.model.job import NewJob
-from holdfast.model.schedule import FUTURE, Firing, firing, first_after, is_set_back
-from holdfast.model.schedule_definition import ScheduleDefinition, decode_definition, encode_definition
+from holdfast.model.schedule import FUTURE, Firing, Recurrence, firing, first_after, is_set_back
+from holdfast.model.schedule_definition import (
+    ScheduleDefinition,
+    decode_definition,
+    encode_definition,
+    shown_definition,
+)
 from holdfast.store.schedule_rows import ScheduleChange, ScheduleRow, ScheduleRows
 from holdfast.store.schedules import Declared, Fired, ScheduleView
 from holdfast.store.steps import Steps
@@ -129,7 +134,7 @@ def _defined(
     row: ScheduleRow | None, name: str, definition: ScheduleDefinition, owner: str | None, now: int
 ) -> ScheduleRow:
     """Return the row of a definition; what was due under the same times stays due."""
-    keeps = row is not None and decode_definition(row.definition).times == definition.times
+    keeps = row is not None and _times(row) == definition.times
     return ScheduleRow(
         name=name,
         definition=encode_definition(definition),
@@ -141,6 +146,14 @@ def _defined(
         last_at=None if row is None else row.last_at,
         decided_at=row.decided_at if row is not None and keeps else now,
     )
+
+
+def _times(row: ScheduleRow) -> Recurrence | None:
+    """Return the times of a stored schedule; None if this process does not understand them."""
+    try:
+        return decode_definition(row.definition).times
+    except ConfigError:
+        return None
 
 
 def put(schedules: ScheduleRows, name: str, definition: ScheduleDefinition) -> Steps[bool]:
@@ -185,7 +198,11 @@ def set_paused(schedules: ScheduleRows, name: str, *, paused: bool) -> Steps[boo
             return False
         new = row._replace(paused=paused)
         if not paused:
-            new = new._replace(next_at=first_after(decode_definition(row.definition).times, now), decided_at=now)
+            try:
+                times = decode_definition(row.definition).times
+            except ConfigError as error:
+                raise ConfigError(f"schedule {name} cannot be resumed here: {error}") from error
+            new = new._replace(next_at=first_after(times, now), decided_at=now)
         if not (yield from schedules.write([ScheduleChange(row, new)])):
             return True
     raise _contended(name)
@@ -199,16 +216,18 @@ def views(schedules: ScheduleRows, names: Sequence[str] | None) -> Steps[list[Sc
 
 def _view(row: ScheduleRow, now: int) -> ScheduleView:
     fires = not row.paused and row.next_at < FUTURE
+    definition, problem = shown_definition(row.definition, row.task)
     overdue = max(0, now - row.next_at) if fires else 0
     return ScheduleView(
         name=row.name,
-        definition=decode_definition(row.definition),
+        definition=definition,
         owner=row.owner,
         undeclared_for=None if row.owner is None else timedelta(microseconds=max(0, now - row.declared_at)),
         paused=row.paused,
         last_at=None if row.last_at is None else to_datetime(row.last_at),
         next_at=to_datetime(row.next_at) if fires else None,
         overdue=timedelta(microseconds=overdue),
+        problem=problem,
     )
 
 

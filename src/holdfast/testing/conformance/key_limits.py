@@ -11,7 +11,9 @@ import msgspec
 import pytest
 
 from holdfast.model.conditions import Conditions, OnConflict, Unique, UniqueScope
+from holdfast.model.explanation import KeyLimitReached, KeyRateLimited
 from holdfast.model.job import JobState, NewJob
+from holdfast.model.job_facts import HolderFact
 from holdfast.model.limits import Limit, LimitKey
 from holdfast.store.backend import Backend
 from holdfast.store.values import Cancellation, ClaimRequest, Finish, Retention, Verdict
@@ -28,6 +30,7 @@ from holdfast.testing.conformance.base import (
     finish,
     state_of,
 )
+from holdfast.testing.conformance.explanations import send_heartbeat, why
 
 EACH = LimitKey("key", "greet")
 SECOND = timedelta(seconds=1)
@@ -247,6 +250,19 @@ class TestKeyLimits(Conformance):
         assert await backend.jobs.prune(Retention(completed=timedelta(0)), MANY) == 1
         assert await backend.insight.find(second, 1) == []
 
+    async def test_a_blocked_job_is_explained_by_the_limit_of_its_key_and_the_jobs_that_run(
+        self, backend: Backend
+    ) -> None:
+        await send_heartbeat(backend, concurrency=10)
+        *first, waiting = await limited(backend, 3, running=2)
+        assert await why(backend, waiting) == KeyLimitReached("greet", "a", 2, 2, ())
+        await enqueue(backend, keyed("b"))
+        running = [HolderFact(job.id, job.seq, "mail", "greet", "worker-a") for job in await claim(backend)]
+        cause = await why(backend, waiting)
+        assert isinstance(cause, KeyLimitReached)
+        assert (cause.most, cause.admitted) == (2, 2)
+        assert set(cause.holders) == {holder for holder in running if holder.job_id in first}
+
 
 class TestKeyRates(Conformance):
     """Starts per time and limit key."""
@@ -344,3 +360,12 @@ class TestKeyRates(Conformance):
         assert (task.limit, task.key_limit) == (None, limit)
         assert await backend.queues.declare({EACH: None}) == [EACH]
         assert await backend.insight.limits() == []
+
+    async def test_a_blocked_job_is_explained_by_the_rate_of_its_key(
+        self, backend: Backend, clock: ManualClock
+    ) -> None:
+        await send_heartbeat(backend, concurrency=10)
+        await backend.queues.limit(EACH, Limit(rate="1/m"))
+        _, waiting = await enqueue(backend, keyed(), keyed())
+        await claim_one(backend)
+        assert await why(backend, waiting) == KeyRateLimited("greet", "a", "1/m", clock.now + 60 * SECOND)

@@ -133,6 +133,14 @@ class TestRunningLimits(Conformance):
         assert [job.queue for job in found.jobs] == ["mail", "sale", "sale", "sale", "sale"]
         assert found.is_limited
 
+    async def test_a_claim_reports_which_of_its_jobs_limits_concern(self, backend: Backend) -> None:
+        await backend.queues.limit(MAIL, Limit(running=10))
+        await backend.queues.limit(LimitKey("task", "other"), Limit(rate="1/s"))
+        await enqueue(backend, a_job("sale"), a_job("mail"), a_job("sale", task="other"), a_job("sale"))
+        found = await ask(backend)
+        assert [job.seq in found.limited for job in found.jobs] == [False, True, True, False]
+        assert len(found.limited) == 2
+
     async def test_limited_jobs_are_left_to_do(self, backend: Backend) -> None:
         await backend.queues.limit(MAIL, Limit(running=1))
         await enqueue(backend, a_job("mail"), a_job("mail"))

@@ -124,7 +124,8 @@ class Reference(ReferenceMaintenance):
         waits = [use.wait_after(0) for use in self.limit_uses() if use.key in refusing]
         wait = min((wait for wait in waits if wait is not None), default=None)
         span = None if wait is None else wait * MICROSECOND
-        return Claim(taken, is_limited=bool(refusing) or is_held_back, wait=span)
+        limited = frozenset(job.seq for job in taken if self.limited(self.records[job.id]))
+        return Claim(taken, is_limited=bool(refusing) or is_held_back, wait=span, limited=limited)
 
     def _claimable(self, request: ClaimRequest) -> list[ReferenceJob]:
         claimable = [

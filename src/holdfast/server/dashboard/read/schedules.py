@@ -49,7 +49,7 @@ async def read_schedules(app: App) -> SchedulesScreen:
 
 
 def _next_times(view: ScheduleView) -> tuple[datetime, ...]:
-    if view.next_at is None:
+    if view.next_at is None or view.problem is not None:
         return ()
     times = [view.next_at]
     while len(times) < _TIMES:
