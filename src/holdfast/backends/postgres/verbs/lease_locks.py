@@ -18,7 +18,7 @@ def lock_jobs(leases: Sequence[Lease], milliseconds: int) -> Steps[frozenset[Key
         return (yield from _lock_pairs(leases, milliseconds))
     seqs = Numbers(sorted([lease.seq for lease in leases]))
     ((held, _),) = yield from rows("lock_claimed", seqs=seqs, fence=fence, milliseconds=milliseconds)
-    return frozenset(zip(seqs if held is None else held, repeat(fence)))  # noqa: B905 - as many as there are seqs
+    return frozenset(zip(seqs if held is None else held, repeat(fence)))
 
 
 def _lock_pairs(leases: Sequence[Lease], milliseconds: int) -> Steps[frozenset[Key]]:
