@@ -50,9 +50,10 @@ ONLY_POSTGRES = {
     "claim: under the locks of limits": "lock_queue_limits lock_task_limits lane_fronts claim_shares",
     "hot: one statement": "claim complete promote due_limited bring_up fetch",
     "the end of a handler's transaction, sent with its COMMIT": """
-        complete_or_fail complete_all_or_fail plan_by_index commit_position_or_fail""",
+        complete_or_fail complete_all_or_fail complete_claimed_or_fail plan_by_index commit_position_or_fail""",
     "append: in two statements or by COPY": """
         lock_heads append_events append_event heads_and_clock stream_versions copy_events""",
+    "the leases of a batch from one claim": "lock_claimed",
     "rows that a silent client has locked": """
         holders_of_leases holders_of_shares end_holders end_stuck_sessions session_number wait_for_running
         wait_for_order_key wait_for_limit_key wait_at_most locked_leases locked_order_keys locked_limit_keys free_shares

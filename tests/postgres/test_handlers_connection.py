@@ -17,12 +17,12 @@ from holdfast.backends.postgres.connecting import connect, drop
 from holdfast.backends.postgres.location import PostgresLocation
 from holdfast.backends.postgres.transaction_connection import HandlersConnection
 from holdfast.errors import TransactionConflict
-from holdfast.model.job import JobState, LeasedJob
+from holdfast.model.job import JobState, Lease, LeasedJob
 from holdfast.model.outcome import Completed, Snoozed
 from holdfast.store.backend import Backend
 from holdfast.store.stream_values import Commit, CommitVerdict
 from holdfast.store.values import Finish, Standing, Verdict
-from holdfast.testing.conformance.base import MANY, a_job, claim, enqueue, hold_one, state_of
+from holdfast.testing.conformance.base import MANY, a_job, claim, enqueue, finish, hold_one, state_of
 from holdfast.testing.conformance.parents import after
 from holdfast.testing.conformance.streams.base import consuming
 from holdfast.testing.conformance.transactions import HandlerError
@@ -97,10 +97,19 @@ async def test_it_takes_one_round_trip_to_begin_and_one_to_commit_a_position(bac
     assert counted() == 3  # with the handler's own
 
 
-@pytest.mark.parametrize("count", [1, 3])
-async def test_it_takes_one_round_trip_to_begin_and_one_to_complete_jobs(backend: Backend, tmp_path: Path, count: int):
-    jobs = [await hold_one(backend) for _ in range(count)]
-    leases = [job.lease for job in jobs]
+async def hold(backend: Backend, count: int, *, at_once: bool) -> list[Lease]:
+    """Return the leases of one claim, or of a claim for each job: then each has another fence."""
+    if not at_once:
+        return [(await hold_one(backend)).lease for _ in range(count)]
+    await enqueue(backend, *(a_job() for _ in range(count)))
+    return [job.lease for job in await claim(backend, count)]
+
+
+@pytest.mark.parametrize(("count", "at_once"), [(1, True), (3, True), (3, False)])
+async def test_it_takes_one_round_trip_to_begin_and_one_to_complete_jobs(
+    backend: Backend, tmp_path: Path, count: int, at_once: bool
+):
+    leases = await hold(backend, count, at_once=at_once)
     transactions = backend.transactions
     async with transactions.begin_many(leases, limit=LIMIT) as transaction:
         session = transaction.connection
@@ -162,6 +171,16 @@ def scans(connection: psycopg.Connection, table: str) -> int:
     return int(found[0])
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_the_leases_of_a_batch_that_are_still_held_are_told(backend: Backend, at_once: bool):
+    first, *others = await hold(backend, 3, at_once=at_once)
+    await finish(backend, first, Completed())
+    async with backend.transactions.begin_many([*reversed(others), first], limit=LIMIT) as transaction:
+        assert transaction.held == {(lease.seq, lease.fence) for lease in others}
+        verdicts = await transaction.finish([Finish(lease, Completed()) for lease in others])
+    assert verdicts == [Verdict.DONE] * 2
+
+
 @pytest.mark.parametrize("joins", ["verb", "using"])
 async def test_a_job_that_is_followed_since_its_transaction_began_is_completed_with_what_follows(
     backend: Backend, joins: str
@@ -179,13 +198,12 @@ async def test_a_job_that_is_followed_since_its_transaction_began_is_completed_w
 
 
 @pytest.mark.parametrize("change", ["delete from {s}.running", "update {s}.running set fence = fence + 1000"])
-@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize(("many", "at_once"), [(False, True), (True, True), (True, False)])
 async def test_a_lease_that_is_not_held_at_the_end_keeps_the_effect_from_being_committed(
-    backend: Backend, url: str, change: str, many: bool
+    backend: Backend, url: str, change: str, many: bool, at_once: bool
 ):
     """The fence is checked by the statement that goes with the COMMIT, although its row is locked before."""
-    jobs = [await hold_one(backend) for _ in range(3)]
-    leases = [job.lease for job in jobs]
+    leases = await hold(backend, 3, at_once=at_once)
 
     async def handler() -> None:
         async with backend.transactions.begin_many(leases, limit=LIMIT) as transaction:

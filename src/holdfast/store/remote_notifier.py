@@ -49,6 +49,8 @@ class RemoteNotifier(LocalNotifier):
 
     def notify_others(self, kind: str) -> None:
         """Notify other processes, now or soon; several notifications of one kind may become one."""
+        if self._has_thread and kind in self._pending:
+            return  # the thread takes it later, and sends it after that
         if self._sender.try_now(kind):
             return
         with self._lock:

@@ -27,7 +27,7 @@ from holdfast.backends.postgres.timeouts import bounded, bounded_blocking, hang_
 from holdfast.backends.postgres.transaction_connection import HandlersBlockingConnection, HandlersConnection
 from holdfast.backends.postgres.verbs.fenced_end import commit_or_fail, complete_all_or_fail, complete_or_fail, is_stale
 from holdfast.backends.sql.server_transaction import ServerTransaction, TransactionPlace
-from holdfast.backends.sql.steps import Ask, Numbers, rows
+from holdfast.backends.sql.steps import Ask, rows
 from holdfast.concurrency.loop_timeouts import set_timeout
 from holdfast.concurrency.statement_threads import where_it_may_wait
 from holdfast.concurrency.store_threads import store_thread_name
@@ -157,15 +157,13 @@ class PostgresAsyncTransaction(PostgresTransaction):
 
     async def finish(self, finishes: Sequence[Finish]) -> list[Verdict]:
         """Write the fenced outcomes; if all are completions of held jobs that none follows, commit at the same time."""
-        leases = [(finish.lease.seq, finish.lease.fence) for finish in finishes]
+        leases = [finish.lease for finish in finishes]
         results = [finish.outcome.result for finish in finishes if type(finish.outcome) is Completed]
-        each_once = 0 < len(results) == len(finishes) == len(self.held.intersection(leases))
-        if self._may_be_followed or not each_once:
+        are_all = leases == self.fence.leases  # compared by identity first
+        held = len(self.held) if are_all else len(self.held.intersection([(one.seq, one.fence) for one in leases]))
+        if self._may_be_followed or not 0 < len(results) == len(finishes) == held:
             return await self.run(self._finish(finishes))
-        seqs, fences = self._locked["seqs"], self._locked["fences"]  # all of them, in their order
-        if any(results) or len(leases) < len(self.fence.leases):
-            seqs, fences = map(Numbers, zip(*leases, strict=True))
-        asked = complete_all_or_fail(seqs, fences, results)
+        asked = complete_all_or_fail(leases, results, self._locked if are_all else None)
         is_done = await self._commit_with(asked, self._statements.text("plan_by_index"))
         return [Verdict.DONE if is_done else Verdict.LOST] * len(finishes)
 

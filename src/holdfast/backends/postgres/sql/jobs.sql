@@ -331,6 +331,13 @@ cross join lateral (
 ) as job
 order by gone.turn, gone.seq;
 
+-- part: completions_counted
+counted as (
+    insert into {schema}.tally (minute_at, lane_id, completed, run_time)
+    select now - now %% {minute}, lane_id, count(*), sum(now - started_at) from gone cross join instant
+    group by now, lane_id
+);
+
 -- name: complete
 -- The fence of a running row never changes, so the delete finds exactly the rows that `held` matched in the snapshot,
 -- if they still exist. Followed jobs, heads of order keys and parents, are completed only with the parameter `followed`,
@@ -359,11 +366,7 @@ written as (
            case when gone.seq = (select seq from gone limit 1) then %(seqs)s::bigint[] end
     from gone cross join instant join held on held.seq = gone.seq
 ),
-counted as (
-    insert into {schema}.tally (minute_at, lane_id, completed, run_time)
-    select now - now %% {minute}, lane_id, count(*), sum(now - started_at) from gone cross join instant
-    group by now, lane_id
-)
+{completions_counted}
 -- One result row for all jobs, usually without a list: reading one row per job took a tenth of the client's time.
 select (select count(*) from gone),
        case when (select count(*) from gone) < %(number)s::bigint then array(select seq from gone) end,
@@ -406,14 +409,29 @@ written as (
     from gone cross join instant join given on given.seq = gone.seq and gone.fence = given.fence
     returning 1
 ),
-counted as (
-    insert into {schema}.tally (minute_at, lane_id, completed, run_time)
-    select now - now %% {minute}, lane_id, count(*), sum(now - started_at) from gone cross join instant
-    group by now, lane_id
-)
+{completions_counted}
 select case when count(*) = cardinality(%(seqs)s::bigint[]) then 1
             else ('holdfast: stale lease, ' || count(*) || ' rows')::integer end
 from written;
+
+-- name: complete_claimed_or_fail
+-- The same for locked jobs of one claim that have no results: with a single fence there are no pairs to compare, so
+-- nothing is joined.
+with gone as (
+    delete from {schema}.running where seq = any(%(seqs)s::bigint[]) and fence = %(fence)s and not followed
+    returning seq, lane_id, fence, worker_id, attempt, started_at
+),
+instant as materialized (select {now} as now),
+written as (
+    insert into {schema}.completed (seq, fence, worker_id, attempt, started_at, finished_at, batch)
+    select seq, fence, worker_id, attempt, started_at, (select now from instant),
+           case when seq = (%(seqs)s::bigint[])[1] then %(seqs)s::bigint[] end
+    from gone
+),
+{completions_counted}
+select case when count(*) = cardinality(%(seqs)s::bigint[]) then 1
+            else ('holdfast: stale lease, ' || count(*) || ' rows')::integer end
+from gone;
 
 -- name: plan_by_index
 -- Until the transaction ends. In a handler's session the planner is set as the database says; for a small table it would

@@ -5,11 +5,11 @@ So a COMMIT can be sent together with it, before its result is known.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import psycopg
 
-from holdfast.backends.sql.steps import Ask
+from holdfast.backends.sql.steps import Ask, Numbers
 from holdfast.backends.sql.streams.consumers import grant_names, position_step
 from holdfast.model.allocation import Grant
 from holdfast.model.job import Lease
@@ -21,13 +21,25 @@ def complete_or_fail(lease: Lease, result: str | None) -> Ask:
     return Ask("complete_or_fail", {"seq": lease.seq, "fence": lease.fence, "result": result})
 
 
-def complete_all_or_fail(seqs: object, fences: object, results: Sequence[str | None]) -> Ask:
+def complete_all_or_fail(
+    leases: Sequence[Lease], results: Sequence[str | None], locked: Mapping[str, object] | None
+) -> Ask:
     """Return the statement that completes many locked jobs that no other job follows: all of them, or none.
 
-    `seqs` and `fences` are numbers, or the bound parameters of the statement that has locked them.
+    `locked`: the bound parameters of the statement that has locked these jobs and no others.
     """
-    given = list(results) if any(results) else None
-    return Ask("complete_all_or_fail", {"seqs": seqs, "fences": fences, "results": given})
+    has_results = any(results)
+    if locked is not None and not has_results:
+        given = locked
+    elif not has_results and len({lease.fence for lease in leases}) == 1:
+        given = {"seqs": Numbers([lease.seq for lease in leases]), "fence": leases[0].fence}
+    else:
+        seqs, fences = map(Numbers, zip(*[(lease.seq, lease.fence) for lease in leases], strict=True))
+        given = {"seqs": seqs, "fences": fences}
+    if "fence" in given:
+        return Ask("complete_claimed_or_fail", {"seqs": given["seqs"], "fence": given["fence"]})
+    texts = list(results) if has_results else None
+    return Ask("complete_all_or_fail", {"seqs": given["seqs"], "fences": given["fences"], "results": texts})
 
 
 def commit_or_fail(grant: Grant, step: Commit) -> Ask:
