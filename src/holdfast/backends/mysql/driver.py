@@ -119,6 +119,12 @@ def is_in_transaction(connection: Any) -> bool:
     return bool(connection.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS)
 
 
+def has_unread(connection: Any) -> bool:
+    """Return whether the answers to some statements of the last message are unread."""
+    found = connection._result
+    return found is not None and bool(found.has_next)
+
+
 def is_idle(connection: Either) -> bool:
     """Return whether a connection is open and between transactions."""
     return is_open(connection) and not is_in_transaction(connection)
