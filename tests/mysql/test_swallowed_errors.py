@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -31,7 +31,7 @@ SECOND = "update effect set x = x + 10 where x = 2"
 
 
 @contextmanager
-def deadlock(url: str, session: int) -> Iterator[None]:
+def deadlock(url: str, session: int) -> Generator[None]:
     """Let a session that has locked the first row deadlock at the second; the server gives this session up."""
     with ThreadPoolExecutor(1) as thread:
         locked: Future[None] = Future()

@@ -11,7 +11,7 @@ import asyncio
 import math
 from typing import Any, TypeVar
 
-from holdfast.backends.mysql.driver import drop, hang_up, is_being_closed, is_in_transaction, is_open
+from holdfast.backends.mysql.driver import BEGIN, drop, hang_up, is_being_closed, is_in_transaction, is_open
 from holdfast.backends.mysql.error_map import (
     DriverError,
     ends_session,
@@ -55,7 +55,7 @@ class MysqlTransaction(ServerTransaction[MysqlStatements]):
         begin = [f"set session {silences} /*M!100600 , idle_transaction_timeout = {seconds} */"]
         if self._isolation != READ_COMMITTED:
             begin.append(f"set transaction isolation level {self._isolation}")
-        return Session(self._statements, begin=[*begin, "start transaction"])
+        return Session(self._statements, begin=[*begin, BEGIN])
 
     def _session(self) -> Session:
         return Session(self._statements, beside=None if self._isolation == READ_COMMITTED else self._place.beside)

@@ -13,6 +13,9 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from asyncmy.protocol import MysqlPacket
+from pymysql.protocol import MysqlPacket as BlockingPacket
+
 from holdfast.backends.mysql.driver import BlockingConnection, VerbConnection, has_unread, is_in_transaction
 from holdfast.backends.mysql.error_map import is_conflict, is_read_only
 from holdfast.errors import ConfigError
@@ -97,11 +100,11 @@ class MysqlHandlersConnection(TransactionGuard, VerbConnection):
         driver: Any = super()
         await driver._execute_command(command, sql)
 
-    async def read_packet(self, *kinds: Any) -> Any:
+    async def read_packet(self, packet_type: Any = MysqlPacket) -> Any:
         """Read a part of an answer."""
         try:
             driver: Any = super()
-            return await driver.read_packet(*kinds)
+            return await driver.read_packet(packet_type)
         except Exception as error:
             self.note(error)
             raise
@@ -132,10 +135,10 @@ class MysqlHandlersBlockingConnection(TransactionGuard, BlockingConnection):
         driver: Any = super()
         driver._execute_command(command, sql)
 
-    def _read_packet(self, *kinds: Any) -> Any:
+    def _read_packet(self, packet_type: Any = BlockingPacket) -> Any:
         try:
             driver: Any = super()
-            return driver._read_packet(*kinds)
+            return driver._read_packet(packet_type)
         except Exception as error:
             self.note(error)
             raise
