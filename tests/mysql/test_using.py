@@ -146,7 +146,7 @@ async def test_an_async_handler_completes_in_the_callers_transaction(
 ):
     """As `await ctx.complete(using=…)` does; the second lease is stale."""
     job = await hold_one(backend)
-    finish = Finish(job.lease, Completed('"50% \'done\' %s"'))
+    finish = Finish(job.lease, Completed("\"50% 'done' %s\""))
     stale = Finish(msgspec.structs.replace(job.lease, fence=job.fence + 1), Completed(None))
     async with kind(url) as (using, commit, rollback):
         assert await backend.join(using).finish([finish, stale]) == [Verdict.DONE, Verdict.LOST]
@@ -154,7 +154,7 @@ async def test_an_async_handler_completes_in_the_callers_transaction(
         await awaited(commit if commits else rollback)
     assert await state_of(backend, job.id) is (JobState.COMPLETED if commits else JobState.RUNNING)
     if commits:
-        assert (await backend.insight.job(job.id)).result == '"50% \'done\' %s"'
+        assert (await backend.insight.job(job.id)).result == "\"50% 'done' %s\""
     else:
         assert await backend.jobs.finish([finish]) == [Verdict.DONE]
 
