@@ -32,6 +32,7 @@ AT_LEAST = {
         "enqueue.bulk": 0.6,
         "drain.one": 0.6,
         "drain.two": 0.6,
+        "drain.two.to_one": 1.0,
         "drain.held.200000": 0.8,
         "append.batch": 0.6,
         "consume.batch": 0.6,
@@ -71,6 +72,7 @@ VALUE_AT_MOST = {
     "memory.running": 701.0,
     "memory.completed": 271.0,
     "drain.four.lock_waits": 0.0,
+    "drain.four.deadlocks": 0.0,
 }
 """The value that a figure is to stay under."""
 

@@ -29,6 +29,7 @@ COSTS = {
     "wal": ("bytes/job", 1),
     "commits": ("commits/job", 1),
     "lock_waits": ("waits/job", 1),
+    "deadlocks": ("deadlocks/job", 1),
 }
 """Of each thing that is spent: its unit for a job, and how many of those units one is."""
 
@@ -165,9 +166,9 @@ def beside_limit(bench: Bench) -> list[Record]:
     return [bench.compare("drain.beside_limit", lambda: _beside_rate(bench), lambda: rate(bench), unit="jobs/s")]
 
 
-def rate(bench: Bench) -> float:
-    """Return our own rate by one worker process."""
-    return _Side(bench, 1).ours()
+def rate(bench: Bench, workers: int = 1) -> float:
+    """Return our own rate by so many worker processes."""
+    return _Side(bench, workers).ours()
 
 
 def one(bench: Bench) -> list[Record]:
@@ -176,12 +177,17 @@ def one(bench: Bench) -> list[Record]:
 
 
 def two(bench: Bench) -> list[Record]:
-    """Two worker processes, set off together."""
-    return _drained(bench, "drain.two", 2)[:1]
+    """Two worker processes, set off together; and their rate compared with that of one."""
+    both = _drained(bench, "drain.two", 2)[:1]
+    return [*both, bench.compare("drain.two.to_one", lambda: rate(bench, 2), lambda: rate(bench), unit="jobs/s")]
 
 
 def four(bench: Bench) -> list[Record]:
-    """Four worker processes, and how often one has waited for a lock; on MySQL, which counts that."""
+    """Four worker processes, how often one has waited for a lock, and how many deadlocks they met; on MySQL alone."""
     if bench.store.name != "mysql":
         return []
-    return [record for record in _drained(bench, "drain.four", 4) if record.name.endswith(("four", "lock_waits"))]
+    return [
+        record
+        for record in _drained(bench, "drain.four", 4)
+        if record.name.endswith(("four", "lock_waits", "deadlocks"))
+    ]

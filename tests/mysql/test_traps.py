@@ -113,6 +113,43 @@ async def test_where_messages_of_several_statements_are_not_allowed_they_go_one_
     assert await state_of(backend, held.id) is JobState.COMPLETED
 
 
+async def test_a_proxy_that_changes_sessions_between_transactions_changes_no_isolation(
+    backend: MysqlBackend, monkeypatch: pytest.MonkeyPatch
+):
+    """As ProxySQL may: the session of a transaction need not be the one that was set up."""
+    job = await hold_one(backend)
+    monkeypatch.setattr(driver, "CLIENT", SimpleNamespace(MULTI_STATEMENTS=1 << 62))
+    begun: list[list[str]] = []
+
+    def recorded(kind: Any) -> None:
+        ask = kind._ask
+
+        def record(self: Any, text: str) -> Any:
+            last.append(text)
+            if text == driver.BEGIN:
+                begun.append(last[-3:])
+            return ask(self, text)
+
+        last: list[str] = []
+        monkeypatch.setattr(kind, "_ask", record)
+
+    recorded(driver.VerbConnection)
+    recorded(driver.BlockingConnection)
+    await backend.jobs.enqueue([a_job()])
+    async with backend.begin(job.lease, limit=SHORT):
+        pass
+    await in_extender(backend, lambda extender: extender.extend([job.lease], SHORT))
+    isolation = "set transaction isolation level read committed"
+    assert len(begun) >= 3
+    assert [texts for texts in begun if isolation not in texts] == []
+    begun.clear()
+    async with backend.begin(job.lease, limit=SHORT, isolation="serializable"):
+        pass
+    assert [text for text in begun[-1] if text.startswith("set transaction")] == [
+        isolation.replace("read committed", "serializable")
+    ]
+
+
 async def test_a_session_that_stops_in_the_middle_of_a_statement_is_ended_by_the_server(
     backend: MysqlBackend, url: str
 ):

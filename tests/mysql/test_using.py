@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import asyncmy
+import msgspec
 import pymysql
 import pytest
 import sqlalchemy
@@ -24,7 +25,8 @@ from holdfast.errors import ConfigError, StoreUnavailable, TransactionConflict
 from holdfast.model.event import NewEvent
 from holdfast.model.ids import new_id
 from holdfast.model.job import JobState
-from holdfast.store.values import Verdict
+from holdfast.model.outcome import Completed
+from holdfast.store.values import Finish, Verdict
 from holdfast.testing.conformance.base import a_job, hold_one, state_of
 
 
@@ -136,6 +138,25 @@ async def test_a_completion_in_the_callers_transaction(backend: MysqlBackend, ur
         await awaited(commit if commits else rollback)
     assert verdict is Verdict.DONE
     assert await state_of(backend, job.id) is (JobState.COMPLETED if commits else JobState.RUNNING)
+
+
+@pytest.mark.parametrize("commits", [True, False], ids=["committed", "rolled back"])
+async def test_an_async_handler_completes_in_the_callers_transaction(
+    backend: MysqlBackend, url: str, kind: Any, commits: bool
+):
+    """As `await ctx.complete(using=…)` does; the second lease is stale."""
+    job = await hold_one(backend)
+    finish = Finish(job.lease, Completed("\"50% 'done' %s\""))
+    stale = Finish(msgspec.structs.replace(job.lease, fence=job.fence + 1), Completed(None))
+    async with kind(url) as (using, commit, rollback):
+        assert await backend.join(using).finish([finish, stale]) == [Verdict.DONE, Verdict.LOST]
+        assert await state_of(backend, job.id) is JobState.RUNNING
+        await awaited(commit if commits else rollback)
+    assert await state_of(backend, job.id) is (JobState.COMPLETED if commits else JobState.RUNNING)
+    if commits:
+        assert (await backend.insight.job(job.id)).result == "\"50% 'done' %s\""
+    else:
+        assert await backend.jobs.finish([finish]) == [Verdict.DONE]
 
 
 @pytest.mark.parametrize("checks", [False, True], ids=["plain", "with checks of snapshots"])

@@ -1,4 +1,4 @@
-"""A clock that only moves when a test advances it."""
+"""A clock that only moves as a test says."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ _START_US = 1_700_000_000_000_000
 
 
 class ManualClock:
-    """A store clock for tests: returns microseconds since 1970, and stays constant until it is advanced."""
+    """A store clock for tests: returns microseconds since 1970, and stays constant until it is advanced.
+
+    `after_reading`: by how much it moves after each reading, negative for a clock that is being set back.
+    """
 
     def __init__(self, start_us: int = _START_US) -> None:
         self._now_us = start_us
+        self.after_reading = timedelta()
 
     def __call__(self) -> int:
         """Return the current time in microseconds."""
-        return self._now_us
+        read = self._now_us
+        self.advance(self.after_reading)
+        return read
 
     @property
     def now(self) -> datetime:

@@ -27,7 +27,7 @@ _SETTINGS = (
 )
 # Read by MariaDB alone: there, a transaction whose client is silent ends earlier than its session.
 _MARIADB_SETTINGS = "/*M!100600 set session idle_transaction_timeout = 5, in_predicate_conversion_threshold = 0 */"
-# Newer MariaDB gives a repeatable read transaction up when it locks a row that has changed since its snapshot, as an
+# Newer MariaDB aborts a repeatable-read transaction when it locks a row that has changed since its snapshot, as an
 # extended lease has: our locks are meant to read the latest version.
 _NO_SNAPSHOT_CHECKS = "set session innodb_snapshot_isolation = off"
 _VARIABLES = "'wsrep_on', 'group_replication_single_primary_mode', 'innodb_snapshot_isolation'"

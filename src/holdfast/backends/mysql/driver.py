@@ -24,6 +24,8 @@ from pymysql.connections import Connection as PymysqlConnection
 from pymysql.constants import CLIENT, ER, SERVER_STATUS
 
 FLAGS = CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS
+BEGIN = "start transaction"
+_ISOLATION = "set transaction isolation level read committed"
 _LONGEST_CHARACTER = 4  # bytes
 
 
@@ -49,7 +51,8 @@ class VerbConnection(AsyncmyConnection):
     async def ask(self, texts: list[str]) -> list[Result]:
         """Run statements, in one trip where the server allows it; after an error none of the later ones runs."""
         if not self.server_capabilities & CLIENT.MULTI_STATEMENTS:
-            return [(await self._ask(text))[0] for text in texts]
+            found = [(await self._ask(text))[0] for text in with_isolation(texts)]
+            return found[len(found) - len(texts) :]
         return await self._ask(";".join(texts))
 
     async def _ask(self, text: str) -> list[Result]:
@@ -73,7 +76,8 @@ class BlockingConnection(PymysqlConnection):
         """Run statements, in one trip where the server allows it; after an error none of the later ones runs."""
         driver: Any = self
         if not driver.server_capabilities & CLIENT.MULTI_STATEMENTS:
-            return [self._ask(text)[0] for text in texts]
+            found = [self._ask(text)[0] for text in with_isolation(texts)]
+            return found[len(found) - len(texts) :]
         return self._ask(";".join(texts))
 
     def set_read_timeout(self, seconds: float) -> None:
@@ -93,6 +97,17 @@ class BlockingConnection(PymysqlConnection):
 
 
 Either = VerbConnection | BlockingConnection
+
+
+def with_isolation(texts: list[str]) -> list[str]:
+    """Return statements that go one by one, with the isolation of a transaction that begins among them.
+
+    A proxy that refuses messages of several statements may run a transaction in another session than the one that was
+    set up. The next transaction of a session is meant, whichever statements come between.
+    """
+    if BEGIN in texts and not any(text.startswith("set transaction") for text in texts):
+        return [_ISOLATION, *texts]
+    return texts
 
 
 def check_length(text: str, longest: int | None) -> None:
@@ -117,6 +132,12 @@ def is_open(connection: Either) -> bool:
 def is_in_transaction(connection: Any) -> bool:
     """Return whether the server's last reply said that a transaction is open."""
     return bool(connection.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS)
+
+
+def has_unread(connection: Any) -> bool:
+    """Return whether the answers to some statements of the last message are unread."""
+    found = connection._result
+    return found is not None and bool(found.has_next)
 
 
 def is_idle(connection: Either) -> bool:

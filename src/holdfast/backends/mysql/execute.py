@@ -171,7 +171,7 @@ class Session:
         self.timeout = self._reply_timeout = reply_timeout
 
     def place(self, text: str) -> str:
-        """Return what stands in a statement for a text."""
+        """Return the placeholder for a text parameter."""
         return quoted(text)
 
     def messages(self, steps: Steps[T], ready: Ready) -> Messages[T]:

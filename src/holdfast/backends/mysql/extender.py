@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from holdfast.backends.mysql.connecting import connect_blocking
-from holdfast.backends.mysql.driver import BlockingConnection, drop, has_gone, is_open
+from holdfast.backends.mysql.driver import BEGIN, BlockingConnection, drop, has_gone, is_open
 from holdfast.backends.mysql.error_map import DriverError, translate
 from holdfast.backends.mysql.execute import Session, drive_blocking
 from holdfast.backends.mysql.job_rows import MysqlJobRows
@@ -40,7 +40,7 @@ class MysqlExtender(SqlExtender):
             self.close()
             connection = self._connection = connect_blocking(self._location)
         connection.set_read_timeout(max(1.0, SILENCE * timeout.total_seconds()))
-        session = Session(self._statements, begin=["start transaction"], is_alone=True)
+        session = Session(self._statements, begin=[BEGIN], is_alone=True)
         try:
             result = drive_blocking(connection, session, verb(), Ready())
             if session.has_begun and not session.has_committed:

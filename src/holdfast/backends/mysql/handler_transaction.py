@@ -11,7 +11,7 @@ import asyncio
 import math
 from typing import Any, TypeVar
 
-from holdfast.backends.mysql.driver import drop, hang_up, is_being_closed, is_in_transaction, is_open
+from holdfast.backends.mysql.driver import BEGIN, drop, hang_up, is_being_closed, is_in_transaction, is_open
 from holdfast.backends.mysql.error_map import (
     DriverError,
     ends_session,
@@ -55,14 +55,10 @@ class MysqlTransaction(ServerTransaction[MysqlStatements]):
         begin = [f"set session {silences} /*M!100600 , idle_transaction_timeout = {seconds} */"]
         if self._isolation != READ_COMMITTED:
             begin.append(f"set transaction isolation level {self._isolation}")
-        return Session(self._statements, begin=[*begin, "start transaction"])
+        return Session(self._statements, begin=[*begin, BEGIN])
 
     def _session(self) -> Session:
         return Session(self._statements, beside=None if self._isolation == READ_COMMITTED else self._place.beside)
-
-    def _lend(self) -> None:
-        self.connection.failure = None
-        self.connection.is_lent = True
 
     def check_whole(self) -> None:  # noqa: D102
         self.check_open()
@@ -103,7 +99,7 @@ class MysqlAsyncTransaction(MysqlTransaction):
         self.timer = asyncio.get_running_loop().call_later(self.limit.total_seconds(), self._expire)
         with self.explained():
             await drive(self.connection, self._first(), self.lock_steps(), self.ready)
-            self._lend()
+            self.connection.lend()
 
     async def run(self, steps: Steps[T]) -> T:  # noqa: D102
         self.check_whole()
@@ -118,6 +114,7 @@ class MysqlAsyncTransaction(MysqlTransaction):
         if self._has_joined:
             return await self.run(self._verbs.complete(lease, result))
         with self.explained():
+            await self.connection.settle()
             if is_being_closed(self.connection):  # so that this is no unknown outcome of a commit
                 drop(self.connection)
                 raise ConnectionError("the server has ended the session")
@@ -133,7 +130,7 @@ class MysqlAsyncTransaction(MysqlTransaction):
         else:
             self._is_committed = True
             return Verdict.DONE
-        self._lend()
+        self.connection.lend()
         self.move(TransactionState.SEALED, TransactionState.OPEN)
         if self.is_past_limit:
             self._expire()  # the timer has passed meanwhile
@@ -143,6 +140,7 @@ class MysqlAsyncTransaction(MysqlTransaction):
         if self._is_committed:
             return
         with self.explained():
+            await self.connection.settle()
             self.seal()
         self.connection.is_lent = False
         with self.explained(committing=True):
@@ -181,7 +179,7 @@ class MysqlBlockingTransaction(MysqlTransaction):
         self.connection.set_read_timeout(self.limit.total_seconds() + self._reply_timeout)  # the timer is first
         with self.explained():
             drive_blocking(self.connection, self._first(), self.lock_steps(), self.ready)
-            self._lend()
+            self.connection.lend()
 
     async def run(self, steps: Steps[T]) -> T:
         """Run a verb that joins the transaction, while the handler's thread waits for it."""
@@ -194,6 +192,7 @@ class MysqlBlockingTransaction(MysqlTransaction):
 
     def commit_transaction(self) -> None:  # noqa: D102
         with self.explained():
+            self.connection.settle()
             self.seal()
         self.cancel_timer()
         self.connection.is_lent = False

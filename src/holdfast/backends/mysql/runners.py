@@ -1,7 +1,7 @@
 """Runners of verbs: each verb in a separate transaction, or in the one that the calling handler holds open.
 
 Every error is answered with a rollback: after a deadlock the session is outside of its transaction, and after a lock
-wait only one statement is undone. A verb that was given up in favour of another one is repeated, a few times.
+wait only one statement is undone. A verb that was rolled back in favour of another one is repeated a few times.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from holdfast.backends.mysql.driver import VerbConnection, drop, is_idle, is_open
+from holdfast.backends.mysql.driver import BEGIN, VerbConnection, drop, is_idle, is_open
 from holdfast.backends.mysql.error_map import (
     LOCK_WAIT,
     DriverError,
@@ -50,8 +50,8 @@ class _VerbWay(NamedTuple):
 
 _ONCE = _VerbWay()
 _LOOK = _VerbWay(writes=False)
-_WRITE = _VerbWay(("start transaction",))
-_BRIEFLY = _VerbWay(("start transaction",), briefly=True)
+_WRITE = _VerbWay((BEGIN,))
+_BRIEFLY = _VerbWay((BEGIN,), briefly=True)
 _READ = _VerbWay(("set transaction isolation level repeatable read", "start transaction read only"), writes=False)
 
 

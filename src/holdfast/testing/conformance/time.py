@@ -6,6 +6,10 @@ from __future__ import annotations
 
 from datetime import timedelta, timezone
 
+import msgspec
+import pytest
+
+from holdfast.model.ids import new_id
 from holdfast.model.job import JobState
 from holdfast.store.backend import Backend
 from holdfast.testing.clock import ManualClock
@@ -15,6 +19,7 @@ from holdfast.testing.conformance.base import (
     OUTCOMES,
     Conformance,
     a_job,
+    claim,
     claim_one,
     enqueue,
     finish,
@@ -83,3 +88,28 @@ class TestTime(Conformance):
         assert (await claim_one(backend)).id == later
         await finish(backend, job.lease, OUTCOMES["completed"])
         assert await state_of(backend, job.id) is JobState.COMPLETED
+
+    @pytest.mark.parametrize("seconds", [-60, 60])
+    async def test_a_clock_that_jumps_between_two_readings_of_one_verb_loses_no_job(
+        self, backend: Backend, clock: ManualClock, seconds: int
+    ) -> None:
+        clock.after_reading = timedelta(seconds=seconds)
+        second = timedelta(seconds=1)
+        due = [a_job(), a_job(priority=3), a_job(delay=-second), a_job(delay=second), a_job(run_at=clock.now + second)]
+        keyed = [msgspec.structs.replace(a_job(), order_key="customer-3") for _ in range(2)]
+        limited = [a_job(limit_key="tenant-1"), a_job(limit_key="tenant-1", delay=second)]
+        ids = await enqueue(backend, a_job(), a_job())
+        for jobs in (due, due[3:], keyed, limited):
+            ids += await enqueue(backend, *(msgspec.structs.replace(job, id=new_id()) for job in jobs))
+        for job in await claim(backend):
+            await finish(backend, job.lease, OUTCOMES["retried"])
+        left = set(ids)
+        for _ in range(5):
+            clock.after_reading = timedelta()
+            clock.advance(timedelta(hours=1))
+            clock.after_reading = timedelta(seconds=seconds)
+            await backend.jobs.promote(MANY)
+            for job in await claim(backend):
+                await finish(backend, job.lease, OUTCOMES["completed"])
+                left.discard(job.id)
+        assert left == set()

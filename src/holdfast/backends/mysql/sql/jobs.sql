@@ -20,8 +20,9 @@ insert into holdfast_lane (queue, task) values (:queue, :task) on duplicate key 
 select id from holdfast_job where id in (:ids);
 
 -- name: insert_new
--- The clock is read here, so that an enqueue is one trip. The numbers of the rows follow one another from
--- `last_insert_id()` on, in the steps of the server.
+-- The clock is read here, so that an enqueue is one trip; the statements that follow compare with this reading, because
+-- a later one may be earlier. The numbers of the rows follow one another from `last_insert_id()` on, in the steps of the
+-- server.
 insert into holdfast_job (
     id, lane_id, payload, headers, priority, max_attempts, timeout, enqueued_at, turn, payload_bytes
 ) values (
@@ -33,18 +34,15 @@ insert into holdfast_job (
 insert into holdfast_ready (lane_id, turn, seq, payload_bytes)
 select lane_id, turn, seq, payload_bytes from holdfast_job
 where seq between last_insert_id() and last_insert_id() + (:count - 1) * @@auto_increment_increment
-  and (seq - last_insert_id()) % @@auto_increment_increment = 0 and turn + priority * {priority_step} <= {now}
+  and (seq - last_insert_id()) % @@auto_increment_increment = 0 and turn + priority * {priority_step} <= enqueued_at
 order by seq limit :count;
 
 -- name: new_to_scheduled
--- Those that are not in ready: the clock has gone on since.
 insert into holdfast_scheduled (run_at, seq, retrying)
-select job.turn + job.priority * {priority_step}, job.seq, 0
-from holdfast_job as job
-left join holdfast_ready as ready on ready.lane_id = job.lane_id and ready.turn = job.turn and ready.seq = job.seq
-where job.seq between last_insert_id() and last_insert_id() + (:count - 1) * @@auto_increment_increment
-  and (job.seq - last_insert_id()) % @@auto_increment_increment = 0 and ready.seq is null
-order by job.seq limit :count;
+select turn + priority * {priority_step}, seq, 0 from holdfast_job
+where seq between last_insert_id() and last_insert_id() + (:count - 1) * @@auto_increment_increment
+  and (seq - last_insert_id()) % @@auto_increment_increment = 0 and turn + priority * {priority_step} > enqueued_at
+order by seq limit :count;
 
 -- name: new_places
 -- A place in each lane before which none of the new jobs is.

@@ -162,7 +162,7 @@ class MysqlCallers(Callers):
 
 
 class _CallersSession(Session):
-    """Texts leave their places to the driver."""
+    """Text parameters are bound by the driver."""
 
     def __init__(self, statements: MysqlStatements, prefix: str, beside: AskBeside) -> None:
         super().__init__(statements, beside=beside)
@@ -170,7 +170,7 @@ class _CallersSession(Session):
         self._texts: list[str] = []
 
     def place(self, text: str) -> str:
-        """Keep a text; return the mark for it."""
+        """Keep a text parameter; return its placeholder."""
         self._texts.append(text)
         return "\0"
 

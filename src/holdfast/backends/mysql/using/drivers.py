@@ -15,7 +15,7 @@ from holdfast.backends.mysql.driver import Result, check_length, is_in_transacti
 from holdfast.backends.sql.using.kinds import ConnectionKind, comes_from, direct, is_closed, no_transaction
 from holdfast.errors import ConfigError
 
-# Newer MariaDB gives a repeatable read transaction up when it locks a row that has changed since its snapshot, as the
+# Newer MariaDB aborts a repeatable-read transaction when it locks a row that has changed since its snapshot, as the
 # lease of a running job has. Our statements mean the latest version.
 WITHOUT_SNAPSHOT_CHECKS = "set statement innodb_snapshot_isolation = off for "
 _OPEN = "open it with `begin()`, or connect with autocommit off,"
