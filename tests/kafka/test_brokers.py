@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from confluent_kafka import admin
+from confluent_kafka import KafkaError, admin
 from tests.kafka.test_consuming import until
 
 from holdfast import App, ConfigError, Event, OutcomeUnknown, StoreUnavailable
@@ -167,7 +167,9 @@ async def test_an_append_whose_answer_is_lost_has_an_unknown_outcome_and_a_repea
             appending = asyncio.create_task(app.append("orders", stream="a", name="placed", payload=3, event_id=third))
             await asyncio.sleep(1)  # it is written by now; no answer says so
             await asyncio.to_thread(proxy.refuse)
-            with pytest.raises(OutcomeUnknown) as raised:
+            streams: Any = app.backend.streams
+            streams.topics._health.on_error(KafkaError(KafkaError._AUTHENTICATION, "wrong password"))  # of any client
+            with pytest.raises(OutcomeUnknown, match="refuse the login now: wrong password") as raised:
                 await appending
             proxy.heal()
             await app.append("orders", stream="a", name="placed", payload=3, event_id=third)
