@@ -275,7 +275,7 @@ def await_topics(servers: str) -> set[str]:
     ("declare", "message"),
     [
         (lambda app: app.relay("orders", topic="a"), "needs the URL of Kafka"),
-        (lambda app: app.relay("orders", topic="a b", to="kafka://h"), "is no name for Kafka"),
+        (lambda app: app.relay("orders", topic="a b", to="kafka://h"), "is not a valid Kafka topic name"),
         (lambda app: app.consumer("relay:x", category="x"), r"are those of app\.relay"),
     ],
 )

@@ -11,7 +11,7 @@ in the store, and commits nothing.
 
 Only the thread assigns and dispatches. A buffer becomes that of its partition when its own assignment has run: records
 of an earlier one, which still arrive after a jump to an earlier position, would otherwise leave a gap. A full buffer is
-unassigned and assigned again, never paused: a pause survives both, and the partition would stay mute afterwards.
+unassigned and assigned again, never paused: a pause survives both, and the partition would deliver no more records.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ READER_SETTINGS: Final = {
     "queued.min.messages": MOST_RECORDS,
     "fetch.wait.max.ms": 50,
 }
+GROUP_PROTOCOL: Final = {"group.protocol": "consumer"}
+"""For a member of a group; a reader joins none."""
 Key = tuple[str, int]
 Place = tuple[str, int, int]
 """A topic, a partition, and a position in it."""

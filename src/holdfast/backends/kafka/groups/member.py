@@ -33,7 +33,7 @@ from holdfast.backends.kafka.groups.offsets import CommittedOffset
 from holdfast.backends.kafka.groups.shares import GroupShares, HeldShare
 from holdfast.backends.kafka.homes import Home
 from holdfast.backends.kafka.location import KafkaLocation
-from holdfast.backends.kafka.reading import AT_ONCE, POLL, READER_SETTINGS, deliver
+from holdfast.backends.kafka.reading import AT_ONCE, GROUP_PROTOCOL, POLL, READER_SETTINGS, deliver
 from holdfast.backends.kafka.topics import KafkaTopics
 from holdfast.errors import CategoryNotFound, ConfigError, HoldfastError, StoreUnavailable
 from holdfast.model.allocation import Grant, Share
@@ -101,7 +101,7 @@ class GroupMember:
         self._requests: queue.SimpleQueue[_CommitRequest] = queue.SimpleQueue()
         self._replacements: queue.SimpleQueue[PartitionBuffer] = queue.SimpleQueue()
         self._busy_until = 0.0
-        own = {"group.id": location.group(consumer), "group.protocol": "consumer", "client.id": node_id}
+        own = {"group.id": location.group(consumer), "client.id": node_id, **GROUP_PROTOCOL}
         fixed = {"group.instance.id": node_id} if is_fixed else {}
         self._reported: KafkaError | None = None  # a fatal error: after it the client answers no call
         self._client: Any = Consumer(READER_SETTINGS | location.client(self._on_error) | own | fixed)
