@@ -172,7 +172,7 @@ async def test_generations_begin_again_where_another_program_has_set_the_offsets
             await app.category("orders", partitions=4)
             node = app.node()
             async with running(node):
-                await until(lambda: len(node.status().shares) == 4)
+                await until(lambda node=node: len(node.status().shares) == 4)
                 view = await view_of(app)
                 assert view is not None
                 generations.append([share.generation for share in view.shares])
