@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, admin
 from tests.kafka.test_consuming import until
 
 from holdfast import App, ConfigError, Event, OutcomeUnknown, StoreUnavailable
+from holdfast.backends.kafka import transactions
 from holdfast.testing.kafka_server import KafkaServer, kafka_server
 from holdfast.testing.throw_away_server import free_port
 from holdfast.torture.proxy import Proxy
@@ -143,10 +144,23 @@ class PlainWire:
         return not replies
 
 
+class CommitWire(PlainWire):
+    """Finds the request that ends a transaction of Kafka, which the client sends alone."""
+
+    END = 26  # of the protocol
+    commit = "end"
+
+    def feed(self, data: bytes) -> Iterator[tuple[bytes, str | None]]:
+        yield data, "end" if int.from_bytes(data[4:6]) == self.END else None
+
+    def is_answered(self, replies: bytes) -> bool:
+        return bool(replies)
+
+
 @contextmanager
-def behind_a_proxy() -> Iterator[Proxy]:
+def behind_a_proxy(wire: type[PlainWire] = PlainWire) -> Iterator[Proxy]:
     port = free_port()
-    proxy = Proxy("", PlainWire(port))
+    proxy = Proxy("", wire(port))
     advertised = {"advertised.listeners": f"PLAINTEXT://{urlsplit(proxy.url).netloc}"}
     try:
         with kafka_server(port=port, settings=advertised):
@@ -179,6 +193,27 @@ async def test_an_append_whose_answer_is_lost_has_an_unknown_outcome_and_a_repea
     assert [event.id for event in found[:2]] == [first.id, second.id]  # repeated by the client, and written once
     assert {(event.id, event.payload) for event in found[2:]} == {(third, 3)}
     assert len(found) in {3, 4}
+
+
+async def test_a_transaction_whose_commit_is_not_answered_has_an_unknown_outcome(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(transactions, "_PAST_DELIVERY", 0.0)  # seconds that the client tries again
+    with behind_a_proxy(CommitWire) as proxy:
+        async with app_with(proxy.url) as app:
+            await app.category("orders", partitions=1)
+            await app.append_many("orders", [{"stream": "a", "name": "placed", "payload": n} for n in (0, 1)])
+            proxy.arm("after")
+            proxy._new = "refuse"  # else the client asks again
+            with pytest.raises(
+                OutcomeUnknown, match="append 2 events to orders: the commit was not answered"
+            ) as raised:
+                await app.append_many("orders", [{"stream": "a", "name": "placed", "payload": n} for n in (2, 3)])
+            assert proxy.cuts == 1
+            proxy.heal()
+            await app.append_many("orders", [{"stream": "a", "name": "placed", "payload": n} for n in (4, 5)])
+            found = (await app.read("orders")).events
+
+    assert not raised.value.is_repeatable
+    assert [event.payload for event in found] == list(range(6))  # it was committed
 
 
 # --- two brokers ------------------------------------------------------------------------------------------------------
