@@ -9,7 +9,7 @@
 ```
 
 Kafka assigns nothing and knows no position: the leader's allocation in the store decides which node reads which
-partition. A node that was cut off may read what it likes; its commit finds another generation and changes nothing.
+partition. A node that was cut off can still read; but its commit finds another generation and changes nothing.
 """
 
 from __future__ import annotations

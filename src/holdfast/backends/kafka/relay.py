@@ -91,7 +91,7 @@ class _Sender:
         self._thread.shutdown(wait=False)
 
     def _drop(self) -> None:
-        self._producer = None  # the client ends here, in this thread: that takes a moment
+        self._producer = None  # the client ends in this thread, because that takes a moment
 
 
 class _Clients:

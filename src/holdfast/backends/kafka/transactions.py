@@ -82,7 +82,7 @@ class TransactionalProducer:
         except KafkaException as error:
             self._abort()
             raise mapped(error_of(error), doing, self._health) from error
-        except SystemError as failure:  # so the client reports a fatal error; only its next call says which
+        except SystemError as failure:  # the client's way to report a fatal error; only its next call says which
             raise _undone(self._abort(), doing, self._health) from failure
         if delivery.error is not None or None in delivery.places:
             self._abort()

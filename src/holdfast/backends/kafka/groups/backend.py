@@ -83,7 +83,7 @@ class GroupStreams:
 
 
 async def _facts() -> dict[str, str]:
-    refuse("trim")  # only that would ask for the time of a store
+    refuse("trim")  # the only verb that asks for the time of a store
 
 
 class _NothingToInstall:

@@ -103,7 +103,7 @@ class GroupMember:
         self._busy_until = 0.0
         own = {"group.id": location.group(consumer), "client.id": node_id, **GROUP_PROTOCOL}
         fixed = {"group.instance.id": node_id} if is_fixed else {}
-        self._reported: KafkaError | None = None  # a fatal error: after it the client answers no call
+        self._reported: KafkaError | None = None  # a fatal error, after which the client answers no call
         self._client: Any = Consumer(READER_SETTINGS | location.client(self._on_error) | own | fixed)
         self._thread = threading.Thread(target=self._run, name=f"holdfast-kafka-group-{consumer}", daemon=True)
         self._thread.start()
@@ -115,7 +115,7 @@ class GroupMember:
         self._thread.join(_END)
 
     async def commit(self, held: HeldShare, position: int) -> CommitVerdict:
-        """Commit a position; LOST if the group does not know this member any more."""
+        """Commit a position; LOST if the group no longer knows this member."""
         share = held.grant.share
         request = _CommitRequest(held.grant, position)
         self._requests.put(request)
@@ -176,7 +176,7 @@ class GroupMember:
             self._busy_until = time.monotonic() + _BUSY
 
     def _refuse_requests(self) -> None:
-        """Answer commits that come too late: this process is no member any more."""
+        """Refuse commits that come too late: this process is no longer a member."""
         for request in self._asked():
             if request.answer.set_running_or_notify_cancel():
                 request.answer.set_result(_refused())
