@@ -253,7 +253,7 @@ async def backend(make_backend: MakeBackend) -> Backend:
 
 @pytest.fixture
 def effects(store: str, backend: Backend, path: Path | None, url: str) -> EffectTable:
-    if store in {"mariadb", "mysql"}:
+    if store in {"mariadb", "mysql", "mariadb+kafka"}:
         return MysqlEffects(url)
     if store in {"valkey", "redis"}:
         return RedisEffects(url)

@@ -130,10 +130,11 @@ class RelayRun:
             assert time.monotonic() < until, f"{view.lag} events are not relayed"
             time.sleep(0.2)
 
-    def until_joined(self, name: str) -> None:
-        until = time.monotonic() + _WITHIN
-        while name not in {view.node.node_id for view in self._app.sync.nodes()}:
-            assert time.monotonic() < until, f"{name} has not joined"
+    def until_owning(self, name: str) -> None:
+        """Wait until this process, not a former one of the node, owns a partition."""
+        until, pid = time.monotonic() + _WITHIN, self._processes[name].pid
+        while not any(view.pid == pid and view.shares for view in self._app.sync.nodes()):
+            assert time.monotonic() < until, f"{name} owns no partition"
             time.sleep(0.05)
 
     def check(self, kills: int, stops: int, seconds: float) -> Outcome:
@@ -174,17 +175,16 @@ def hurt(run: RelayRun, events: int, kills: int, stops: int, *, seed: int = 0) -
     run.append(min(_PORTION, events))
     for name in names:
         run.start(name)
-    for name in names:
-        run.until_joined(name)
     faults = ["kill"] * kills + ["stop"] * stops
     chance.shuffle(faults)
     left = events - min(_PORTION, events)
     for index, fault in enumerate(faults):
         part = left // (len(faults) - index)
+        name = chance.choice(names)
+        run.until_owning(name)
         run.append(part)
         left -= part
-        time.sleep(chance.uniform(0.05, 0.4))
-        name = chance.choice(names)
+        time.sleep(chance.uniform(0.0, 0.3))  # some are hit before their first batch, some after it
         if fault == "kill":
             run.kill(name)
             run.start(name)

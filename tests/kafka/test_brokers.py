@@ -8,14 +8,16 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from confluent_kafka import admin
+from confluent_kafka import KafkaError, admin
 from tests.kafka.test_consuming import until
 
 from holdfast import App, ConfigError, Event, OutcomeUnknown, StoreUnavailable
+from holdfast.backends.kafka import transactions
 from holdfast.testing.kafka_server import KafkaServer, kafka_server
 from holdfast.testing.throw_away_server import free_port
 from holdfast.torture.proxy import Proxy
@@ -143,10 +145,26 @@ class PlainWire:
         return not replies
 
 
+class CommitWire(PlainWire):
+    """Finds the request that ends a transaction of Kafka, which the client sends alone."""
+
+    END = 26  # of the protocol
+    commit = "end"
+    lose: Callable[[], object]
+    """Called when the answer is there, which is not passed on."""
+
+    def feed(self, data: bytes) -> Iterator[tuple[bytes, str | None]]:
+        yield data, "end" if int.from_bytes(data[4:6]) == self.END else None
+
+    def is_answered(self, replies: bytes) -> bool:
+        self.lose()
+        return bool(replies)
+
+
 @contextmanager
-def behind_a_proxy() -> Iterator[Proxy]:
+def behind_a_proxy(wire: type[PlainWire] = PlainWire) -> Iterator[Proxy]:
     port = free_port()
-    proxy = Proxy("", PlainWire(port))
+    proxy = Proxy("", wire(port))
     advertised = {"advertised.listeners": f"PLAINTEXT://{urlsplit(proxy.url).netloc}"}
     try:
         with kafka_server(port=port, settings=advertised):
@@ -167,7 +185,9 @@ async def test_an_append_whose_answer_is_lost_has_an_unknown_outcome_and_a_repea
             appending = asyncio.create_task(app.append("orders", stream="a", name="placed", payload=3, event_id=third))
             await asyncio.sleep(1)  # it is written by now; no answer says so
             await asyncio.to_thread(proxy.refuse)
-            with pytest.raises(OutcomeUnknown) as raised:
+            streams: Any = app.backend.streams
+            streams.topics._health.on_error(KafkaError(KafkaError._AUTHENTICATION, "wrong password"))  # of any client
+            with pytest.raises(OutcomeUnknown, match="refuse the login now: wrong password") as raised:
                 await appending
             proxy.heal()
             await app.append("orders", stream="a", name="placed", payload=3, event_id=third)
@@ -177,6 +197,28 @@ async def test_an_append_whose_answer_is_lost_has_an_unknown_outcome_and_a_repea
     assert [event.id for event in found[:2]] == [first.id, second.id]  # repeated by the client, and written once
     assert {(event.id, event.payload) for event in found[2:]} == {(third, 3)}
     assert len(found) in {3, 4}
+
+
+async def test_a_transaction_whose_commit_is_not_answered_has_an_unknown_outcome(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(transactions, "_PAST_DELIVERY", 4.0)  # seconds; it tries again so long
+    with behind_a_proxy(CommitWire) as proxy:
+        async with app_with(proxy.url) as app:
+            await app.category("orders", partitions=1)
+            await app.append_many("orders", [{"stream": "a", "name": "placed", "payload": n} for n in (0, 1)])
+            wire: Any = proxy.wire
+            wire.lose = partial(setattr, proxy, "_new", "refuse")  # else the client asks again
+            proxy.arm("after")
+            with pytest.raises(
+                OutcomeUnknown, match="append 2 events to orders: the commit was not answered"
+            ) as raised:
+                await app.append_many("orders", [{"stream": "a", "name": "placed", "payload": n} for n in (2, 3)])
+            assert proxy.cuts == 1
+            proxy.heal()
+            await app.append_many("orders", [{"stream": "a", "name": "placed", "payload": n} for n in (4, 5)])
+            found = (await app.read("orders")).events
+
+    assert not raised.value.is_repeatable
+    assert [event.payload for event in found] == list(range(6))  # it was committed
 
 
 # --- two brokers ------------------------------------------------------------------------------------------------------

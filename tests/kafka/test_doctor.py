@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from confluent_kafka import TopicPartition, admin
+from tests.kafka.test_consuming import create_again
 
 from holdfast import App
 from holdfast.reports.doctor_kafka import examine_kafka
@@ -107,3 +108,16 @@ async def test_partitions_that_were_added_are_reported(app: App, client: Any, pr
     client.create_partitions([kafka_admin.NewPartitions(f"{prefix}orders", 4)])[f"{prefix}orders"].result(20)
 
     assert (await facts_of(app)).added == 3
+
+
+async def test_a_topic_that_was_created_again_is_reported_until_a_reset_accepts_it(app: App, client: Any, prefix: str):
+    await app.category("orders", partitions=1)
+    await app.backend.streams.consumers.subscribe("billing", Subscription("orders"), StartAt.BEGINNING)
+    await create_again(client, f"{prefix}orders")
+
+    level, said = findings(await facts_of(app))["topics"]
+
+    assert level is FindingLevel.BAD
+    assert f"topic {prefix}orders was deleted and created again" in said
+    await app.consumers.reset("billing", "beginning")
+    assert not (await facts_of(app)).trouble

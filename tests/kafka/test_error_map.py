@@ -49,14 +49,15 @@ def test_an_error_of_the_client_has_its_kind(kind: type[HoldfastError], code: in
 
 
 @pytest.mark.parametrize("code", UNKNOWN)
-def test_an_append_without_an_answer_may_have_been_written_unless_the_login_was_refused(code: int):
+def test_an_append_without_an_answer_may_have_been_written_also_if_the_login_is_refused_by_now(code: int):
     health = ClientHealth("kafka://h")
     error = mapped_append(KafkaError(code), "append to orders", health)
     assert isinstance(error, OutcomeUnknown)
     assert not error.is_repeatable
     assert type(mapped(KafkaError(code), "append to orders", health)) is StoreUnavailable
 
-    health.on_error(KafkaError(KafkaError._AUTHENTICATION))
-    assert type(mapped_append(KafkaError(code), "append to orders", health)) is ConfigError
-    health.answered()
-    assert isinstance(mapped_append(KafkaError(code), "append to orders", health), OutcomeUnknown)
+    health.on_error(KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
+    error = mapped_append(KafkaError(code), "append to orders", health)
+    assert isinstance(error, OutcomeUnknown)
+    assert not error.is_repeatable
+    assert "it may have been written; brokers refuse the login now: wrong password" in str(error)

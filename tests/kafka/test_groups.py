@@ -135,7 +135,9 @@ async def test_a_full_buffer_is_read_on_when_there_is_room(events: str, monkeypa
     assert handled == expected(500)
 
 
-async def test_nothing_is_committed_for_a_partition_that_was_lost(events: str):
+@pytest.mark.parametrize("is_queued", [False, True])
+async def test_nothing_is_committed_for_a_partition_that_was_lost(events: str, is_queued: bool):
+    """Nor if the commit was asked of the member's thread before: the broker takes it from any member."""
     handled: Handled = defaultdict(list)
     async with an_app(events) as app:
         billing(app, handled)
@@ -143,17 +145,44 @@ async def test_nothing_is_committed_for_a_partition_that_was_lost(events: str):
         node = app.node()
         async with running(node):
             await until(lambda: len(node.status().shares) == 4)
-            consumers = app.backend.streams.consumers
+            consumers: Any = app.backend.streams.consumers
             (share,) = [share for share in node.status().shares if share.partition_id == 0]
             grant = Grant(share, 1)
             assert await consumers.verify(grant) == 0
-            app.backend.streams.consumers._shares.lose([share])  # type: ignore[attr-defined]
+            held = consumers._shares.live(grant)
+            consumers._shares.lose([share])
 
-            assert await consumers.commit(grant, Commit(0, 1)) is CommitVerdict.LOST
+            asked = (
+                consumers._members["billing"].commit(held, 1) if is_queued else consumers.commit(grant, Commit(0, 1))
+            )
+            assert await asked is CommitVerdict.LOST
             assert (await consumers.fetch(grant, after=0, limit=1)).is_lost
         view = await view_of(app)
     assert view is not None
     assert [share.position for share in view.shares] == [0, 0, 0, 0]
+
+
+async def test_generations_begin_again_where_another_program_has_set_the_offsets(
+    events: str, prefix: str, caplog: pytest.LogCaptureFixture
+):
+    generations: list[list[int]] = []
+    for _ in range(3):
+        async with an_app(events) as app:
+            billing(app, defaultdict(list))
+            await app.category("orders", partitions=4)
+            node = app.node()
+            async with running(node):
+                await until(lambda node=node: len(node.status().shares) == 4)
+                view = await view_of(app)
+                assert view is not None
+                generations.append([share.generation for share in view.shares])
+            if len(generations) == 2:  # as kafka-consumer-groups --reset-offsets does
+                topics: Any = app.backend.streams.topics  # type: ignore[attr-defined]
+                assert await topics.set_group_offsets(f"{prefix}billing", [TopicPartition(f"{prefix}orders", 1, 0)])
+
+    assert generations == [[1, 1, 1, 1], [2, 2, 2, 2], [3, 1, 3, 3]]
+    (warning,) = [record.getMessage() for record in caplog.records if "another program" in record.getMessage()]
+    assert warning.startswith("consumer billing, partition 1: ")
 
 
 async def test_a_second_process_under_one_node_id_is_refused(events: str):

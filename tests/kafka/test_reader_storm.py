@@ -56,7 +56,7 @@ def home(client: Any, prefix: str, servers: str) -> Home:
     """A topic in which the value of each record is its position."""
     topic = f"{prefix}storm"
     client.create_topics([kafka_admin.NewTopic(topic, PARTITIONS, 1)])[topic].result(20)
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20})
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "enable.idempotence": True})  # keeps the order
     for number in range(PARTITIONS):
         for place in range(1, RECORDS + 1):
             producer.produce(topic, str(place).encode(), f"s{place % 7}".encode(), partition=number)

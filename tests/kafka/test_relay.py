@@ -10,6 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ import pytest
 from confluent_kafka import admin
 from tests.kafka.records import SeenRecord, records_of
 
-from holdfast import App, ConfigError, StoreUnavailable
+from holdfast import App, ConfigError, Event, EventContext, LeaseLost, StoreUnavailable
 from holdfast.app.relays import CategoryRelay, unsent
+from holdfast.model.allocation import Grant
 from holdfast.model.event import StoredEvent
 from holdfast.store.relays import SentUpTo
+from holdfast.store.stream_values import Commit
+from holdfast.streams.effect import EventEffect
 
 kafka_admin: Any = admin  # its annotations are partial
 WITHIN = 30.0
@@ -190,6 +194,25 @@ async def test_a_reset_sends_again_from_where_it_says(app: App, servers: str, to
     assert [json.loads(record.value)["number"] for record in records_of(servers, topic)] == [*range(6), 4, 5]
 
 
+async def test_a_node_that_was_frozen_until_after_a_reset_sends_nothing(app: App, servers: str, topic: str):
+    await app.category("orders", partitions=1)
+    await append(app, range(6))
+    async with app.working():
+        await until_relayed(app)
+        (share,) = (await app.consumers.show("relay:orders")).shares
+    last = [Event(event) for event in (await stored_in(app, 0))[-1:]]
+    grant = Grant(share.share, share.generation)
+    effect = EventEffect(app.backend, grant, Commit(5, 6), timedelta(seconds=1))
+    await app.consumers.reset("relay:orders", 4)
+
+    with pytest.raises(LeaseLost, match="partition 0 of orders was taken"):
+        await relay_of(app).send(last, EventContext(effect, 1))
+
+    async with app.working():
+        await until_relayed(app)
+    assert [json.loads(record.value)["number"] for record in records_of(servers, topic)] == [*range(6), 4, 5]
+
+
 async def test_a_reset_without_the_app_that_knows_the_topic_is_refused(app: App, tmp_path: Path):
     await append(app, range(1))
     async with app.working():
@@ -275,7 +298,7 @@ def await_topics(servers: str) -> set[str]:
     ("declare", "message"),
     [
         (lambda app: app.relay("orders", topic="a"), "needs the URL of Kafka"),
-        (lambda app: app.relay("orders", topic="a b", to="kafka://h"), "is no name for Kafka"),
+        (lambda app: app.relay("orders", topic="a b", to="kafka://h"), "is not a valid Kafka topic name"),
         (lambda app: app.consumer("relay:x", category="x"), r"are those of app\.relay"),
     ],
 )

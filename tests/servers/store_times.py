@@ -13,7 +13,7 @@ import pytest
 
 NO_STORE = "no store"
 _PARAMETERS = {
-    "kafka": (r"sqlite\+kafka", r"postgres\+kafka"),
+    "kafka": (r"sqlite\+kafka", r"postgres\+kafka", r"mariadb\+kafka"),
     "sqlite": ("sqlite", "sqlite-memory"),
     "postgresql": ("postgres", "postgresql"),
     "valkey": ("valkey",),

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from holdfast.errors import ConfigError, StoreUnavailable
+from holdfast.errors import ConfigError, LeaseLost, StoreUnavailable
+from holdfast.model.allocation import Grant, Share
 from holdfast.model.event import StoredEvent
 from holdfast.model.names import check_name
 from holdfast.store.capabilities import STREAMS
@@ -134,11 +135,22 @@ class CategoryRelay:
         place = (ctx.partition_id, ctx.fence)
         batch = [event.as_stored() for event in events]
         sent = await self.target.begin(*place)
+        await self._check_owner(ctx)
         if batch[0].position <= sent.position:
             await self._compare(ctx.partition_id, sent)
         left = unsent(batch, sent)
         if left:
             await self.target.send(*place, left)
+
+    async def _check_owner(self, ctx: EventContext) -> None:
+        """Raise `LeaseLost` if the share was taken before `begin`; who takes it later, or resets it, fences the sender.
+
+        A node that was frozen until after a reset would otherwise send from where it was, and what is to be sent again
+        up to there would be dropped.
+        """
+        grant = Grant(Share(ctx.consumer, self._category, ctx.partition_id), ctx.fence)
+        if await (await self._app.opened()).streams.consumers.verify(grant) is None:
+            raise LeaseLost(f"partition {ctx.partition_id} of {self._category} was taken from this node")
 
     async def _compare(self, partition_id: int, sent: SentUpTo) -> None:
         """Raise `ConfigError` if Kafka has another event at the last position: dropping would lose events."""

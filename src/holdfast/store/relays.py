@@ -2,6 +2,7 @@
 
 ```text
    per grant     begin ──▶ fences every earlier sender of the partition, then reads what was sent last
+                 verify ─▶ the grant is live: a reset comes later, and fences this sender in turn
    per batch     send  ──▶ events and "sent up to here" become visible there together, or not at all
                        ──▶ the position of the consumer moves in the store, fenced by its generation
 ```

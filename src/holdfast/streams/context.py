@@ -48,7 +48,10 @@ class EventContext(Generic[Connection]):
 
     @property
     def fence(self) -> int:
-        """The generation of the grant, which only grows: pass it to external systems that reject a smaller one."""
+        """The generation of the grant, which only grows: pass it to external systems that reject a smaller one.
+
+        In Kafka without a store it begins again when another program sets the offsets of the group.
+        """
         return self._effect.grant.generation
 
     @property

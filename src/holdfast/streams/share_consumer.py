@@ -72,7 +72,7 @@ class ShareConsumer:
         self._is_dropped = False
         self._is_stopped = False
         self.was_released = self.was_taken = False
-        """How the share ended, for the log: released here, or found in the hands of another node."""
+        """How the share ended, for the log: released here, or found to be owned by another node."""
         self._handling = EventRunner(
             consumer,
             grant,

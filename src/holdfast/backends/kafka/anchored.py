@@ -9,7 +9,7 @@
 ```
 
 Kafka assigns nothing and knows no position: the leader's allocation in the store decides which node reads which
-partition. A node that was cut off may read what it likes; its commit finds another generation and changes nothing.
+partition. A node that was cut off can still read; but its commit finds another generation and changes nothing.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from holdfast.backends.kafka.location import KafkaLocation
 from holdfast.backends.kafka.over_store import OverStore
 from holdfast.backends.kafka.producing import KafkaAppender
 from holdfast.backends.kafka.reading import KafkaReader
+from holdfast.backends.kafka.settings_check import checked_location
 from holdfast.backends.kafka.topic_health import AnchoredInsight
 from holdfast.backends.kafka.topics import KafkaTopics
 from holdfast.concurrency.per_process import PerProcess
@@ -218,4 +219,4 @@ def open_events(store: Backend, url: str, in_store: Collection[str] = ()) -> Bac
             f"events in Kafka need a SQL store next to it, for positions and effects, and {store.url} is not one: pass "
             "postgresql://…, mysql://… or sqlite://…"
         )
-    return cast("Backend", AnchoredBackend(store, KafkaLocation.parse(url), in_store))
+    return cast("Backend", AnchoredBackend(store, checked_location(url), in_store))

@@ -74,7 +74,7 @@ class PartitionBuffer:
     def ended_at(self, position: int) -> bool:
         """Note that nothing is left up to this position: records that were compacted, aborted, or control records.
 
-        True if that is news for a consumer that is idle.
+        True if an idle consumer does not know that yet.
         """
         with self._lock:
             is_news = self._is_idle and position > self.read_to
@@ -129,8 +129,8 @@ class PartitionBuffer:
         """Return the next events after a position, and the position up to which there are no others.
 
         Records up to `keep_after`, by default up to the position itself, are not asked for again and are forgotten.
-        Waits a moment for the first ones. Raises what the reader has met, such as `EventsGone` for deleted records; the
-        buffer is of no use then.
+        Waits a moment for the first ones. Raises the error that the reader met, such as `EventsGone` for deleted
+        records; the buffer cannot be used afterwards.
         """
         self.used = time.monotonic()
         if not self._answers(after, limit):
@@ -185,7 +185,10 @@ class PartitionBuffer:
 
 
 def _size(events: Sequence[StoredEvent]) -> int:
-    return sum([len(event.payload) for event in events])
+    """Return what records hold that others decide on: payload, key and headers."""
+    size = sum([len(event.payload) + len(event.stream) for event in events])
+    headers = [event.headers for event in events if event.headers]
+    return size + sum([len(name) + len(value) for given in headers for name, value in given.items()])
 
 
 def gone(buffer: PartitionBuffer) -> EventsGone:

@@ -1,4 +1,4 @@
-"""The categories of an app: which keep their events in Kafka, and how far these reach.
+"""The categories of an app: which of them keep their events in Kafka, and the ends of their partitions.
 
 A category that the store knows has the home that the store names. One that it does not know gets a topic, or adopts the
 topic of its name that others have made.
@@ -30,12 +30,12 @@ _FRESH: Final = 5.0  # seconds for which the description of a topic is trusted w
 
 
 class KafkaCategories:
-    """The homes of categories, for one process."""
+    """The homes of categories, as one process knows them."""
 
     def __init__(
         self, location: KafkaLocation, topics: KafkaTopics, foreign: ForeignEvents, in_store: Collection[str]
     ) -> None:
-        """`in_store` names categories that are not to get a topic; it may grow."""
+        """`in_store` names categories that get no topic; it may grow."""
         self._location = location
         self._topics = topics
         self._foreign = foreign
@@ -152,7 +152,7 @@ class KafkaCategories:
         self._known[category.category] = category
 
     async def begins(self, category: Category, ends: Sequence[PartitionEnds], start: Start) -> list[int]:
-        """Return the positions that a start means now in the partitions of a category."""
+        """Return the positions at which a start begins now, for each partition of a category."""
         if not isinstance(start, datetime):
             return [_begin(end, start) for end in ends]
         topic = Home.of(category).topic
@@ -171,11 +171,11 @@ class KafkaCategories:
             self._soon(self._check_quietly(home))
 
     async def _check_quietly(self, home: Home) -> None:
-        with suppress(HoldfastError):  # the next fetch raises it, or the reader waits for a broker, too
+        with suppress(HoldfastError):  # the next fetch raises it, or the reader is waiting for a broker itself
             await self.check(home)
 
     async def of(self, subscription: Subscription) -> list[Category]:
-        """Return the categories in Kafka that a subscription reads, with those whose topics others have made."""
+        """Return the categories in Kafka that a subscription reads; topics made by other programs are adopted."""
         if subscription.category is None:
             return await self._foreign.all()
         found = await self.adopt(subscription.category)
@@ -200,7 +200,7 @@ class KafkaCategories:
     async def _refresh_quietly(self, named: Collection[str]) -> None:
         try:
             await self.refresh(named)
-        except HoldfastError as error:  # of the store: the leader's own calls meet it, too
+        except HoldfastError as error:  # of the store: the leader's own calls fail likewise
             _logger.warning("could not look at the topics, trying again: %s", error)
 
     def _soon(self, call: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

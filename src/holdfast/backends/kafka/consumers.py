@@ -53,12 +53,12 @@ class AnchoredConsumers(OverStore[ConsumerStore]):
                 refuse("read one stream")
         is_known = any(view.name == consumer for view in await self._store.consumers())
         known = None if is_known else await self._known_start(subscription, start)
-        if known is None:  # a known consumer starts though no broker answers
+        if known is None:  # a known consumer starts even if no broker answers
             return await self._store.subscribe(consumer, subscription, start)
         return await self._foreign.subscribe(consumer, subscription, known)
 
     async def _known_start(self, subscription: Subscription, start: Start) -> KnownStart | None:
-        """Return the positions in Kafka that a start means now; None if the subscription reads none there."""
+        """Return the positions in Kafka at which a start begins now; None if the subscription reads nothing there."""
         positions: dict[tuple[str, int], int] = {}
         for category in await self._categories.of(subscription):
             positions |= await self._begins(category, await self._categories.ends(category), start)

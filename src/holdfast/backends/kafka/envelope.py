@@ -45,8 +45,7 @@ def headers_of(event: NewEvent | StoredEvent, version: int | None = None) -> Hea
 
 def check_headers(event: NewEvent) -> None:
     """Raise `ConfigError` for headers that would be read as those of Holdfast."""
-    taken = sorted(name for name in event.headers or () if name.startswith(_OURS))
-    if taken:
+    if event.headers and (taken := sorted(name for name in event.headers if name.startswith(_OURS))):
         raise ConfigError(f"headers {', '.join(taken)}: in Kafka, names that begin with {_OURS!r} are Holdfast's own")
 
 

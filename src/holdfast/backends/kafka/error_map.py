@@ -126,8 +126,12 @@ def mapped(error: KafkaError, doing: str, health: ClientHealth) -> HoldfastError
 
 
 def mapped_append(error: KafkaError, doing: str, health: ClientHealth) -> HoldfastError:
-    """Return the error of an append outside a transaction, whose outcome may be unknown."""
-    if error.code() in _UNKNOWN_OUTCOME and health.refusal is None:
-        text = f"{doing}: {error.str()} ({error.name()}); it may have been written"
-        return OutcomeUnknown(text, is_repeatable=False)
-    return mapped(error, doing, health)
+    """Return the error of an append outside a transaction, whose outcome may be unknown.
+
+    It stays unknown when brokers refuse the login by now: the record may have been on its way before.
+    """
+    if error.code() not in _UNKNOWN_OUTCOME:
+        return mapped(error, doing, health)
+    cause = "" if health.refusal is None else f"; brokers refuse the login now: {health.refusal.str()}"
+    text = f"{doing}: {error.str()} ({error.name()}); it may have been written{cause}"
+    return OutcomeUnknown(text, is_repeatable=False)

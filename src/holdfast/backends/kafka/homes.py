@@ -1,4 +1,4 @@
-"""Where the events of a category are: the text that the store keeps with the category, and what it says."""
+"""Where the events of a category are, and the text by which the store keeps it with the category."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Home(NamedTuple):
     topic_id: str
 
     def __str__(self) -> str:
-        """Return the text that is stored, which messages show, too."""
+        """Return the text that is stored; messages show it, too."""
         return f"Kafka topic {self.topic}, id {self.topic_id}"
 
     @classmethod

@@ -44,6 +44,8 @@ class KafkaLocation(msgspec.Struct, frozen=True):
     prefix: str
     settings: dict[str, str]
     """The settings of every client: security, and those passed on."""
+    passed_on: tuple[str, ...] = ()
+    """The parts of the URL that only the client library can check."""
 
     @classmethod
     def parse(cls, url: str) -> KafkaLocation:
@@ -55,6 +57,7 @@ class KafkaLocation(msgspec.Struct, frozen=True):
             raise ConfigError(f"a Kafka URL needs a host: {_FORM}")
         user, _, password = login.partition(":")
         asked = dict(parse_qsl(parts.query, keep_blank_values=True))
+        passed_on = tuple(sorted(name for name in asked if name == "ca" or name.startswith(_PASSED_ON)))
         settings = _security(asked, unquote(user), unquote(password))
         settings |= _passed_on(asked)
         if asked:
@@ -63,7 +66,7 @@ class KafkaLocation(msgspec.Struct, frozen=True):
                 f"{_PASSED_ON}… for settings of the client library"
             )
         shown = f"kafka://{user + ':***@' if login else ''}{','.join(servers)}{parts.path}"
-        return cls(url=shown, servers=",".join(servers), prefix=parts.path.strip("/"), settings=settings)
+        return cls(shown, ",".join(servers), parts.path.strip("/"), settings, passed_on)
 
     def topic(self, category: str) -> str:
         """Return the topic of a category."""

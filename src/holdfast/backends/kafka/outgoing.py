@@ -10,6 +10,7 @@ import msgspec
 from confluent_kafka import KafkaError, Producer
 
 from holdfast.backends.kafka.envelope import Headers
+from holdfast.backends.kafka.location import KafkaLocation
 
 _POLL: Final = 0.1
 WITHIN_MS: Final = 20_000
@@ -23,6 +24,23 @@ PRODUCER_SETTINGS: Final = {
     "topic.metadata.propagation.max.ms": 3000,
 }
 _BY_KEY: Final = -1
+_LONGER_MS: Final = 10_000  # what a transaction needs past the time limit of its records
+
+
+def delivery_ms(location: KafkaLocation) -> int:
+    """Return the milliseconds until an event of a transaction is given up, which may not outlast the transaction."""
+    given = location.settings
+    named = given.get("delivery.timeout.ms", given.get("message.timeout.ms"))  # two names of one setting
+    if named is not None:
+        return int(named) or WITHIN_MS
+    return min(WITHIN_MS, int(given.get("transaction.timeout.ms", WITHIN_MS)))
+
+
+def transactional_settings(location: KafkaLocation, transactional_id: str) -> dict[str, Any]:
+    """Return the settings of a producer with transactions; those that the URL passes on win."""
+    within = delivery_ms(location)
+    own = {"delivery.timeout.ms": within, "transaction.timeout.ms": max(WITHIN_MS, within) + _LONGER_MS}
+    return PRODUCER_SETTINGS | own | location.settings | {"transactional.id": transactional_id}
 
 
 class OutgoingRecord(msgspec.Struct, frozen=True, gc=False):

@@ -50,7 +50,7 @@ class KafkaAppender:
         doing = f"append {len(records)} events to {', '.join(sorted({record.topic for record in records}))}"
         try:
             return await asyncio.wrap_future(self._transactions.submit(self._append_all, records, doing))
-        except RuntimeError as error:  # no call is taken any more
+        except RuntimeError as error:  # it accepts no more calls
             raise _closed(doing) from error
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -99,7 +99,7 @@ class KafkaAppender:
             produce(producer, record, answered)
 
     def _poll(self, producer: Producer) -> None:
-        """Receive answers until the end, or until the producer has failed; no call waits for one afterwards."""
+        """Receive answers until the end, or until the producer has failed; afterwards no call is left waiting."""
         failure: KafkaError | None = None
         try:
             while not self._closed.is_set():
@@ -137,7 +137,7 @@ def _closed(doing: str) -> StoreUnavailable:
 
 
 def _answer_waiting(producer: Producer) -> None:
-    """End the waits of the calls whose records a producer will not send any more, or has sent without an answer."""
+    """Answer the calls whose records a producer will never send, or has sent without an answer."""
     producer.purge()
     while len(producer):
         with suppress(KafkaException):  # the failure again

@@ -11,7 +11,7 @@ in the store, and commits nothing.
 
 Only the thread assigns and dispatches. A buffer becomes that of its partition when its own assignment has run: records
 of an earlier one, which still arrive after a jump to an earlier position, would otherwise leave a gap. A full buffer is
-unassigned and assigned again, never paused: a pause survives both, and the partition would stay mute afterwards.
+unassigned and assigned again, never paused: a pause survives both, and the partition would deliver no more records.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ READER_SETTINGS: Final = {
     "queued.min.messages": MOST_RECORDS,
     "fetch.wait.max.ms": 50,
 }
+GROUP_PROTOCOL: Final = {"group.protocol": "consumer"}
+"""For a member of a group; a reader joins none."""
 Key = tuple[str, int]
 Place = tuple[str, int, int]
 """A topic, a partition, and a position in it."""
@@ -180,7 +182,7 @@ class KafkaReader:
             return False
         if is_record:
             return buffer.add(_events(buffer.home, messages))
-        # Also what will pass, as a leader that is being elected: the next fetch begins again with another buffer.
+        # Errors that pass, such as an election of a leader, fail it too: the next fetch begins with another buffer.
         is_awaited = False
         for message in messages:
             is_awaited |= deliver(buffer, message, self._health)
@@ -198,7 +200,7 @@ class KafkaReader:
         if now - self._swept > _SWEEP:
             self._swept = now
             for key, buffer in list(self._buffers.items()):
-                if now - buffer.used > _UNUSED_FOR:  # its consumer ended without a release, or its handler takes long
+                if now - buffer.used > _UNUSED_FOR:  # its consumer ended without a release, or its handler is slow
                     buffer.drop()
                     self._forget(key)
 
@@ -262,7 +264,7 @@ def read_once(
 def first_recorded(location: KafkaLocation, health: ClientHealth, places: Collection[Place]) -> dict[Place, int]:
     """Return when the first record past each place was recorded, in microseconds; blocks for a moment.
 
-    Those are missing that have no such record, or for which no broker has answered in time.
+    Places without such a record, or for which no broker has answered in time, are missing.
     """
     found: dict[Place, int] = {}
     left = set(places)

@@ -25,6 +25,7 @@ from holdfast.backends.kafka.error_map import ClientHealth, error_of, mapped
 from holdfast.backends.kafka.homes import Home
 from holdfast.backends.kafka.location import KafkaLocation
 from holdfast.backends.kafka.outgoing import OutgoingRecord
+from holdfast.backends.kafka.settings_check import checked_location
 from holdfast.backends.kafka.topics import KafkaTopics
 from holdfast.backends.kafka.transactions import GroupOffsets, TransactionalProducer
 from holdfast.concurrency.per_process import PerProcess
@@ -90,7 +91,7 @@ class _Sender:
         self._thread.shutdown(wait=False)
 
     def _drop(self) -> None:
-        self._producer = None  # the client ends here, in this thread: that takes a moment
+        self._producer = None  # the client ends in this thread, because that takes a moment
 
 
 class _Clients:
@@ -198,5 +199,7 @@ class KafkaRelay:
 def open_relay(url: str, topic: str) -> EventRelay:
     """Return the relay to a topic, not yet connected; raises `ConfigError` for an invalid URL or topic."""
     if not _TOPIC.fullmatch(topic):
-        raise ConfigError(f"topic {topic!r} is no name for Kafka: use at most 249 ASCII letters, digits and . _ -")
-    return KafkaRelay(KafkaLocation.parse(url), topic)
+        raise ConfigError(
+            f"topic {topic!r} is not a valid Kafka topic name: use at most 249 ASCII letters, digits and . _ -"
+        )
+    return KafkaRelay(checked_location(url), topic)

@@ -57,7 +57,7 @@ class TopicFacts(NamedTuple):
 
 
 class _NoLeaderError(StoreUnavailable):
-    """A partition has no leader yet, or another one than the client knows."""
+    """A partition has no leader yet, or not the one that the client knows."""
 
 
 class KafkaTopics:

@@ -17,18 +17,17 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from holdfast.backends.kafka.error_map import ClientHealth, error_of, mapped
 from holdfast.backends.kafka.location import KafkaLocation
 from holdfast.backends.kafka.outgoing import (
-    PRODUCER_SETTINGS,
-    WITHIN_MS,
     Delivery,
     OutgoingRecord,
     WrittenAt,
+    delivery_ms,
     produce_or_wait,
+    transactional_settings,
 )
-from holdfast.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
+from holdfast.errors import ConfigError, HoldfastError, OutcomeUnknown, StoreUnavailable
 
 _POLL_EVERY: Final = 100  # records: the answers to some are received while others are sent
-_TIMEOUT_MS: Final = WITHIN_MS + 10_000
-_TIMEOUT: Final = _TIMEOUT_MS / 1000
+_PAST_DELIVERY: Final = 10.0  # seconds
 
 
 class GroupOffsets(NamedTuple):
@@ -48,12 +47,19 @@ class TransactionalProducer:
     def __init__(self, location: KafkaLocation, health: ClientHealth, transactional_id: str, doing: str) -> None:
         self.is_broken = False
         self._health = health
-        own = {"transactional.id": transactional_id, "transaction.timeout.ms": _TIMEOUT_MS}
-        self._producer = Producer(PRODUCER_SETTINGS | location.client(health.on_error) | own)
+        self._timeout = delivery_ms(location) / 1000 + _PAST_DELIVERY
+        settings = location.client(health.on_error) | transactional_settings(location, transactional_id)
         try:
-            self._producer.init_transactions(_TIMEOUT)
-        except KafkaException as error:
-            raise mapped(error_of(error), doing, health) from error
+            self._producer = Producer(settings)
+            self._producer.init_transactions(self._timeout)
+        except KafkaException as failure:
+            error = error_of(failure)
+            if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+                raise ConfigError(
+                    f"{doing}: {error.str()}: set rd.transaction.timeout.ms in the URL to at most what "
+                    "transaction.max.timeout.ms of the brokers allows, and rd.delivery.timeout.ms to no more"
+                ) from failure
+            raise mapped(error, doing, health) from failure
 
     def write(
         self, records: Sequence[OutgoingRecord], doing: str, consumed: GroupOffsets | None = None
@@ -70,13 +76,13 @@ class TransactionalProducer:
                 produce_or_wait(self._producer, record, delivery.callback(index))
                 if index % _POLL_EVERY == 0:
                     self._producer.poll(0)
-            self._producer.flush(_TIMEOUT)
+            self._producer.flush(self._timeout)
             if delivery.error is None and consumed is not None:
-                self._producer.send_offsets_to_transaction(consumed.offsets, consumed.group, _TIMEOUT)
+                self._producer.send_offsets_to_transaction(consumed.offsets, consumed.group, self._timeout)
         except KafkaException as error:
             self._abort()
             raise mapped(error_of(error), doing, self._health) from error
-        except SystemError as failure:  # so the client reports a fatal error; only its next call says which
+        except SystemError as failure:  # the client's way to report a fatal error; only its next call says which
             raise _undone(self._abort(), doing, self._health) from failure
         if delivery.error is not None or None in delivery.places:
             self._abort()
@@ -89,14 +95,14 @@ class TransactionalProducer:
         """Abort: no record becomes visible. Return the error if that fails: then the broker does it, after a time."""
         self.is_broken = True
         try:
-            self._producer.abort_transaction(_TIMEOUT)
+            self._producer.abort_transaction(self._timeout)
         except KafkaException as error:
             return error_of(error)
         return None
 
     def _commit(self, doing: str) -> None:
         try:
-            self._producer.commit_transaction(_TIMEOUT)
+            self._producer.commit_transaction(self._timeout)
         except KafkaException as failure:
             error = error_of(failure)
             self.is_broken = True

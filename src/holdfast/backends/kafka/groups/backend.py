@@ -15,6 +15,7 @@ from holdfast.backends.kafka.groups.shares import GroupShares
 from holdfast.backends.kafka.groups.topics_known import GroupEvents, KnownTopics, Nowhere
 from holdfast.backends.kafka.location import KafkaLocation
 from holdfast.backends.kafka.producing import KafkaAppender
+from holdfast.backends.kafka.settings_check import checked_location
 from holdfast.backends.kafka.topics import KafkaTopics
 from holdfast.concurrency.per_process import PerProcess
 from holdfast.store.backend import Backend
@@ -82,7 +83,7 @@ class GroupStreams:
 
 
 async def _facts() -> dict[str, str]:
-    refuse("trim")  # only that would ask for the time of a store
+    refuse("trim")  # the only verb that asks for the time of a store
 
 
 class _NothingToInstall:
@@ -153,5 +154,5 @@ class GroupBackend:
 
 def open_streams(url: str) -> Backend:
     """Return the backend of streams in Kafka alone, not yet opened; raises `ConfigError` for an invalid URL."""
-    backend: Any = GroupBackend(KafkaLocation.parse(url), url)
+    backend: Any = GroupBackend(checked_location(url, has_members=True), url)
     return cast("Backend", backend)

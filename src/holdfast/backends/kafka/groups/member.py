@@ -29,11 +29,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from holdfast.backends.kafka.buffers import PartitionBuffer
 from holdfast.backends.kafka.error_map import ClientHealth, error_of, mapped
-from holdfast.backends.kafka.groups.offsets import CommittedOffset
+from holdfast.backends.kafka.groups.offsets import CommittedOffset, is_ours
 from holdfast.backends.kafka.groups.shares import GroupShares, HeldShare
 from holdfast.backends.kafka.homes import Home
 from holdfast.backends.kafka.location import KafkaLocation
-from holdfast.backends.kafka.reading import AT_ONCE, POLL, READER_SETTINGS, deliver
+from holdfast.backends.kafka.reading import AT_ONCE, GROUP_PROTOCOL, POLL, READER_SETTINGS, deliver
 from holdfast.backends.kafka.topics import KafkaTopics
 from holdfast.errors import CategoryNotFound, ConfigError, HoldfastError, StoreUnavailable
 from holdfast.model.allocation import Grant, Share
@@ -60,9 +60,9 @@ _FATAL: Final = _ID_TAKEN | {KafkaError._FATAL}  # noqa: SLF001 - the client's o
 class _CommitRequest:
     """A position to commit, and the error that it was answered with."""
 
-    def __init__(self, partition_id: int, offset: CommittedOffset) -> None:
-        self.partition_id = partition_id
-        self.offset = offset
+    def __init__(self, grant: Grant, position: int) -> None:
+        self.grant = grant
+        self.offset = CommittedOffset(position, grant.generation)
         self.answer: Future[KafkaError | None] = Future()
 
 
@@ -101,9 +101,9 @@ class GroupMember:
         self._requests: queue.SimpleQueue[_CommitRequest] = queue.SimpleQueue()
         self._replacements: queue.SimpleQueue[PartitionBuffer] = queue.SimpleQueue()
         self._busy_until = 0.0
-        own = {"group.id": location.group(consumer), "group.protocol": "consumer", "client.id": node_id}
+        own = {"group.id": location.group(consumer), "client.id": node_id, **GROUP_PROTOCOL}
         fixed = {"group.instance.id": node_id} if is_fixed else {}
-        self._reported: KafkaError | None = None  # a fatal error: after it the client answers no call
+        self._reported: KafkaError | None = None  # a fatal error, after which the client answers no call
         self._client: Any = Consumer(READER_SETTINGS | location.client(self._on_error) | own | fixed)
         self._thread = threading.Thread(target=self._run, name=f"holdfast-kafka-group-{consumer}", daemon=True)
         self._thread.start()
@@ -115,9 +115,9 @@ class GroupMember:
         self._thread.join(_END)
 
     async def commit(self, held: HeldShare, position: int) -> CommitVerdict:
-        """Commit a position; LOST if the group does not know this member any more."""
+        """Commit a position; LOST if the group no longer knows this member."""
         share = held.grant.share
-        request = _CommitRequest(share.partition_id, CommittedOffset(position, held.grant.generation))
+        request = _CommitRequest(held.grant, position)
         self._requests.put(request)
         if self._has_ended:
             self._refuse_requests()
@@ -167,17 +167,19 @@ class GroupMember:
             self._changed()
 
     def _answer_requests(self) -> None:
-        """Commit what is asked for."""
+        """Commit what is asked for, unless its share has ended: the broker would take it, and undo its next owner's."""
         for request in self._asked():
             if request.answer.set_running_or_notify_cancel():
-                request.answer.set_result(self._commit({request.partition_id: request.offset}))
+                is_live = self._shares.live(request.grant) is not None  # until this thread has answered
+                offsets = {request.grant.share.partition_id: request.offset}
+                request.answer.set_result(self._commit(offsets) if is_live else _refused())
             self._busy_until = time.monotonic() + _BUSY
 
     def _refuse_requests(self) -> None:
-        """Answer commits that come too late: this process is no member any more."""
+        """Refuse commits that come too late: this process is no longer a member."""
         for request in self._asked():
             if request.answer.set_running_or_notify_cancel():
-                request.answer.set_result(KafkaError(KafkaError.UNKNOWN_MEMBER_ID))
+                request.answer.set_result(_refused())
 
     def _asked(self) -> Iterator[_CommitRequest]:
         with suppress(queue.Empty):
@@ -290,6 +292,11 @@ class GroupMember:
             if known is None:
                 first, _ = client.get_watermark_offsets(TopicPartition(self._topic, place.partition), _TIMEOUT)
                 known = CommittedOffset(first, 0)
+            elif not is_ours(place.metadata):
+                _logger.warning(
+                    "consumer %s, partition %d: another program has set its offset; generations begin at 1 again",
+                    *(self._consumer, place.partition),
+                )
             found[place.partition] = known._replace(generation=known.generation + 1)
         return found
 
@@ -320,3 +327,8 @@ class GroupMember:
 
     def _of(self, partitions: Sequence[TopicPartition]) -> list[Share]:
         return [Share(self._consumer, self._category, place.partition) for place in partitions]
+
+
+def _refused() -> KafkaError:
+    """Return what the broker answers to a member that it does not know."""
+    return KafkaError(KafkaError.UNKNOWN_MEMBER_ID)

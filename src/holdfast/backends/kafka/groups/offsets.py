@@ -1,7 +1,8 @@
-"""What a group commits: an offset, and in its metadata the generation of the share, which only grows.
+"""What a group commits: an offset, and in its metadata the generation of the share.
 
 The broker checks who commits, not which partitions it owns, and knows no generation. So a member that is assigned
-a partition reads the generation, and commits the same offset with the next one before it begins.
+a partition reads the generation, and commits the same offset with the next one before it begins. It grows as long as
+only Holdfast commits: offsets that another program sets have no generation, and the next one is 1 again.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ GROUP_REFUSALS: Final = {
     "join a transaction": f"a record is written at once, or in a transaction of Kafka; {_REMEDY}",
     "read the log": f"it reads categories by their names; name one, or {_REMEDY}",
     "pause and reset consumers": "the group's offsets belong to Kafka: stop the nodes and use "
-    f"kafka-consumer-groups --reset-offsets, or {_REMEDY}",
+    f"kafka-consumer-groups --reset-offsets, after which ctx.fence begins at 1 again, or {_REMEDY}",
     "trim": "set retention.ms of the topic",
 }
 

@@ -15,7 +15,7 @@ from holdfast.store.stream_values import Category, CategoryView
 
 
 class KnownTopics(NeedsStore):
-    """`ForeignEvents`, as far as it names categories: those that this process has met, in memory."""
+    """`ForeignEvents`, as far as it names categories: those that this process has used, in memory."""
 
     def __init__(self) -> None:
         super().__init__("pause and reset consumers")
@@ -40,7 +40,7 @@ class Nowhere:
 
     def __getattr__(self, name: str) -> Any:
         """Refuse."""
-        raise CategoryNotFound("there is no topic for this category: the first append, or app.category(…), makes it")
+        raise CategoryNotFound("this category has no topic yet: the first append, or app.category(…), creates it")
 
 
 class GroupEvents(KafkaEvents):
