@@ -134,6 +134,17 @@ def servers(request: pytest.FixtureRequest) -> Iterator[Pair]:
         yield both
 
 
+async def test_a_primary_that_keeps_nothing_is_accepted_with_its_replicas_if_the_url_says_so(
+    servers: Pair, caplog: pytest.LogCaptureFixture
+):
+    until(servers.is_replicated)
+    await _opened(servers.url("durability=replicated"))
+    assert "durability=volatile&replicas=1" in caplog.text
+    caplog.clear()
+    await _opened(servers.url("durability=volatile", "replicas=1"))
+    assert caplog.text == ""
+
+
 @pytest.fixture
 def url(servers: Pair) -> Iterator[str]:
     until(servers.is_replicated)

@@ -1,13 +1,14 @@
 """The lanes of a store, and what is set for its queues and tasks, as this process knows them.
 
-A lane, a queue and a task, is a number. `shape` in `meta` is another text whenever a lane is added, or a pause or a
+A lane, a queue and a task, is a number. `shape` in `meta` changes whenever a lane is added, or a pause or a
 limit is set; a claim is refused unless it names the current one. So a claim reads none of this. `lanes` in `meta`, the
-stamp, is another text whenever a lane is added; a script that gets numbers of lanes for new jobs is refused unless it
+stamp, changes whenever a lane is added; a script that gets numbers of lanes for new jobs is refused unless it
 names it. Both are random, not counted: a failover may lose the last lanes, and then others get their numbers.
 """
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from holdfast.backends.redis.steps import Command, Group, Guard, Restart, Script
 from holdfast.backends.redis.wire import Server
 from holdfast.store.steps import Steps
 
+_logger = logging.getLogger("holdfast.redis")
 Lane = tuple[str, str]
 LimitParts = tuple[int | None, int | None, int | None, int | None]
 
@@ -109,6 +111,12 @@ class LaneDirectory:
             queue, _, task = lane.decode().partition("\0")
             found.append((queue, task))
         numbers = {lane: number for number, lane in enumerate(found)}
+        if self.seen.store not in {b"", store}:
+            _logger.error(
+                "%s: the store is not the one that this process has used until now: that one was lost or deleted, with "
+                "all its jobs, and a new one was installed",
+                self._server.location.url,
+            )
         self.seen = LanesSeen(store or b"", shape or b"", stamp or b"", found, _places(queues), _places(tasks), numbers)
         self._server.id = self.seen.store
 

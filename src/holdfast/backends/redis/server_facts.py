@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.backends.redis.durability import Persistence, lack
+from holdfast.backends.redis.durability import Persistence, lacks
 from holdfast.backends.redis.error_map import REMEDIES
 from holdfast.backends.redis.location import RedisLocation
 from holdfast.backends.redis.wire import AsyncWire
@@ -70,7 +70,7 @@ class ServerReport(msgspec.Struct, frozen=True):
             "evicts": "yes" if self._evicts else "no",
             **{name.replace("-", "_"): text for name, text in (self.settings or {}).items()},
         }
-        missing = lack(location, found)
+        missing = next(lacks(location, found), None)
         if missing is not None:
             facts |= {
                 "durability_lack": missing.text,
