@@ -171,7 +171,7 @@ async def test_a_store_that_is_emptied_and_installed_again_is_a_new_one(
         found = [job async for job in _all(backend)]
         assert sorted(queue for queue, _ in found) == ["first", "second", "third"]
         assert job_id in {each for _, each in found}
-        (error,) = [each for each in caplog.records if each.levelno == logging.ERROR]  # once, by the process that ran on
+        (error,) = [each for each in caplog.records if each.levelno == logging.ERROR]  # once
         assert "the store is not the one that this process has used until now" in error.message
     check_whole(url)
 
