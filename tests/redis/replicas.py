@@ -46,7 +46,7 @@ class Pair(NamedTuple):
     def is_copied(self) -> bool:
         """Whether the replica has loaded the data set of this start of the primary."""
         primary, replica = (connection_of(url).info("replication") for url in (self.primary.url, self.replica.url))
-        return replica["master_link_status"] == "up" and replica["master_replid"] == primary["master_replid"]
+        return bool(replica["master_link_status"] == "up" and replica["master_replid"] == primary["master_replid"])
 
     def cut(self) -> None:
         """Freeze the replica and close its connection: from now on the primary acknowledges what no replica gets."""

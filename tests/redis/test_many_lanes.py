@@ -63,12 +63,12 @@ async def test_jobs_behind_the_heads_of_many_order_keys_are_counted_page_by_page
     pages: list[int] = []
     add = queue_lists._add_behind
 
-    def noted(rows: Any, lines: Any, behind: Any) -> Any:
-        pages.append(len(lines))
-        return add(rows, lines, behind)
+    def noted(rows: Any, key_sets: Any, behind: Any) -> Any:
+        pages.append(len(key_sets))
+        return add(rows, key_sets, behind)
 
     monkeypatch.setattr(queue_lists, "_add_behind", noted)
-    monkeypatch.setattr(queue_lists, "_LINES", 50)
+    monkeypatch.setattr(queue_lists, "_KEY_SETS", 50)
     with own_store("valkey") as url:
         async with open_store(url) as backend:
             keys = [f"key {number % 300}" for number in range(900)]

@@ -1,7 +1,7 @@
 """A throw-away Valkey or Redis server: on a free port of the loopback address, in its own directory, gone at the end.
 
-`python -m holdfast.testing.redis_server [--flavour redis] [--sync none] COMMAND …` runs a command with $HOLDFAST_URL set
-to such a server.
+`python -m holdfast.testing.redis_server [--flavour redis] [--sync none] COMMAND …` runs a command on it, of which
+$HOLDFAST_URL is the URL.
 """
 
 from __future__ import annotations

@@ -165,8 +165,8 @@ def apply(effects: Effects, leases: Sequence[Lease], recorded: Recorded) -> Step
         case b"done":
             if facts[0] or facts[2]:
                 recorded.ready.append(BecameReady(parents_changed=facts[0] > 0))
-            lines: Sequence[bytes] = facts[1]
-            return lines
+            key_sets: Sequence[bytes] = facts[1]
+            return key_sets
         case b"again":
             raise Restart
         case b"lost":

@@ -162,10 +162,10 @@ class RedisTransaction(OpenTransaction):
                     "a job that was enqueued in the transaction would now be answered differently: its unique key was "
                     "taken or freed, or its id is known. Nothing was written"
                 )
-            lines = yield from apply(self.connection, self._leases, recorded)
+            key_sets = yield from apply(self.connection, self._leases, recorded)
         except StaleLeases as stale:
             raise self._lost(stale) from None
-        yield from self._place.rows.fill(lines)
+        yield from self._place.rows.fill(key_sets)
         for reported in recorded.ready:
             self.ready.add(reported)
         self.state = TransactionState.ENDED

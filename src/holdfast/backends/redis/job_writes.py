@@ -165,13 +165,13 @@ def _moves(was: Record, becomes: Record, name: bytes, row: JobRow) -> list[Comma
     if was.code == RUNNING:
         commands += [("ZREM", key, name) for key in (f"w{was.worker}", "leases", "asked")]
     commands.append(("ZADD", set_of(becomes), score_of(becomes), name))
-    line = was.line(row.queue)
+    key_set = was.key_set(row.queue)
     if was.code == becomes.code == LIMITED:  # its turn has changed
-        return [*commands, ("ZADD", b"o" + line, becomes.turn, name)]
-    if was.in_line and (was.is_limited or not becomes.in_line):
-        commands.append(("LEAVE", line, name, was.started_at if was.code == RUNNING else ""))
-    if becomes.in_line and (was.is_limited or not was.in_line):
-        commands.append(("JOIN", line, name, becomes.turn if was.is_limited else ""))
+        return [*commands, ("ZADD", b"o" + key_set, becomes.turn, name)]
+    if was.in_key_set and (was.is_limited or not becomes.in_key_set):
+        commands.append(("LEAVE", key_set, name, was.started_at if was.code == RUNNING else ""))
+    if becomes.in_key_set and (was.is_limited or not was.in_key_set):
+        commands.append(("JOIN", key_set, name, becomes.turn if was.is_limited else ""))
     return commands
 
 

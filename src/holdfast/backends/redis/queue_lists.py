@@ -18,7 +18,7 @@ from holdfast.store.steps import Steps
 
 Counted = dict[int, dict[str, int]]
 SETS = "rxstbqf"  # ready, running, delayed, retrying, blocked, waiting for a slot, failed
-_LINES = 500  # order keys that one step looks at
+_KEY_SETS = 500  # order keys that one step looks at
 _MINUTES = 100  # counted minutes that one step reads: each has some numbers for each lane
 _THINGS = ("enqueued", "completed", "retried", "failed", "cancelled", "lost")
 
@@ -125,7 +125,7 @@ def _job_facts(rows: JobReads, id: str) -> Steps[list[Any]]:  # noqa: A002 - the
         queue, task = rows.directory.place_of((job.names.queue, job.names.task))
         head: str | None = None
         if job.record.order_key is not None:
-            _, (first,) = yield from read(("ZRANGE", b"o" + job.record.line(job.names.queue), 0, 0))
+            _, (first,) = yield from read(("ZRANGE", b"o" + job.record.key_set(job.names.queue), 0, 0))
             head = text_of(first[0][8:]) if first else None
         answer.append((now, queue.paused, task.paused, head))
     return answer
@@ -195,7 +195,11 @@ def _next_due(rows: JobReads) -> Steps[list[Any]]:  # noqa: ARG001
 
 
 def _outstanding(rows: JobReads) -> Steps[list[Any]]:
-    more: list[Command] = [("SSCAN", "lines", 0, "COUNT", _LINES), ("ZCARD", "changed"), ("LRANGE", "batches", 0, -1)]
+    more: list[Command] = [
+        ("SSCAN", "lines", 0, "COUNT", _KEY_SETS),
+        ("ZCARD", "changed"),
+        ("LRANGE", "batches", 0, -1),
+    ]
     # A job whose end makes one of another lane ready is counted, or that other one.
     _, counts, (scanned, changed, batches) = yield from counted(rows, "rstxq", *more, is_one_step=True)
     directory = rows.directory
@@ -209,11 +213,11 @@ def _outstanding(rows: JobReads) -> Steps[list[Any]]:
     # Order keys are looked at page by page, and summed: the memory does not grow with them, but the time does.
     behind: Counter[tuple[str, str, str, bool]] = Counter()
     while True:
-        cursor, lines = scanned
-        yield from _add_behind(rows, list(dict.fromkeys(lines)), behind)
+        cursor, key_sets = scanned
+        yield from _add_behind(rows, list(dict.fromkeys(key_sets)), behind)
         if cursor == b"0":
             break
-        _, (scanned,) = yield from read(("SSCAN", "lines", cursor, "COUNT", _LINES))
+        _, (scanned,) = yield from read(("SSCAN", "lines", cursor, "COUNT", _KEY_SETS))
     answer += [(*place, number) for place, number in behind.items()]
     if batches:
         _, staged = yield from read(*(("LLEN", b"g" + batch[:-8]) for batch in batches))
@@ -223,12 +227,12 @@ def _outstanding(rows: JobReads) -> Steps[list[Any]]:
     return answer
 
 
-def _add_behind(rows: JobReads, lines: Sequence[bytes], behind: Counter[tuple[str, str, str, bool]]) -> Steps[None]:
+def _add_behind(rows: JobReads, key_sets: Sequence[bytes], behind: Counter[tuple[str, str, str, bool]]) -> Steps[None]:
     """Count the jobs behind the heads of order keys, under the task of the head."""
-    for start in range(0, len(lines), _LINES):
+    for start in range(0, len(key_sets), _KEY_SETS):
         commands: list[Command] = []
-        for line in lines[start : start + _LINES]:
-            commands += (("ZCARD", b"o" + line), ("ZRANGE", b"o" + line, 0, 0))
+        for key_set in key_sets[start : start + _KEY_SETS]:
+            commands += (("ZCARD", b"o" + key_set), ("ZRANGE", b"o" + key_set, 0, 0))
         _, found = yield from read(*commands)
         waiting = {first[0][8:]: number - 1 for number, first in zip(found[::2], found[1::2], strict=True) if first}
         _, heads = yield from rows.seen(list(waiting))
