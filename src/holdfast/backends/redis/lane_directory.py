@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.backends.redis.record import Names
 from holdfast.backends.redis.scripts import COMMIT, READ
-from holdfast.backends.redis.steps import Command, Group, Guard, Restart, ScriptCall, Word, change, read
+from holdfast.backends.redis.steps import Command, Group, Guard, Restart, ScriptCall, change, read, sized
 from holdfast.backends.redis.wire import Server
 from holdfast.store.steps import Steps
 
@@ -84,6 +84,10 @@ class LanesSeen(NamedTuple):
         """Return what is set for a lane's queue and for its task."""
         return self.queues.get(lane[0], FREE), self.tasks.get(lane[1], FREE)
 
+    def is_paused(self, lane: Lane) -> bool:
+        """Whether its queue or its task is paused."""
+        return any(place.paused for place in self.place_of(lane))
+
 
 class LaneDirectory:
     """The lanes, queues and tasks of a store, read again when they have changed.
@@ -97,14 +101,8 @@ class LaneDirectory:
 
     def refresh(self) -> Steps[None]:
         """Read them."""
-        words: list[Word] = []
-        for command in (
-            ("HMGET", "meta", "id", "shape", "lanes"),
-            ("LRANGE", "lanes", 0, -1),
-            ("HGETALL", "queues"),
-            ("HGETALL", "tasks"),
-        ):
-            words += (len(command), *command)
+        meta: Command = ("HMGET", "meta", "id", "shape", "lanes")
+        words = sized([meta, ("LRANGE", "lanes", 0, -1), ("HGETALL", "queues"), ("HGETALL", "tasks")])
         _, (store, shape, stamp), lanes, queues, tasks = yield ScriptCall(READ, words, any_store=True)
         found: list[Lane] = []
         for lane in lanes:
@@ -124,21 +122,6 @@ class LaneDirectory:
     def is_replicated(self) -> bool:
         """Whether an enqueue waits for replicas."""
         return self._server.location.replicas > 0
-
-    @property
-    def lanes(self) -> Sequence[Lane]:
-        """The lanes, by number."""
-        return self.seen.lanes
-
-    @property
-    def queues(self) -> Mapping[str, Place]:
-        """What is set for queues."""
-        return self.seen.queues
-
-    @property
-    def tasks(self) -> Mapping[str, Place]:
-        """What is set for tasks."""
-        return self.seen.tasks
 
     @property
     def owner(self) -> object:
@@ -180,14 +163,6 @@ class LaneDirectory:
         """Return the names in a record."""
         queue, task = yield from self.name(lane)
         return Names(queue, task, None if worker is None else worker.decode())
-
-    def place_of(self, lane: Lane) -> tuple[Place, Place]:
-        """Return what is set for a lane's queue and for its task."""
-        return self.seen.place_of(lane)
-
-    def is_paused(self, lane: Lane) -> bool:
-        """Whether its queue or its task is paused."""
-        return any(place.paused for place in self.place_of(lane))
 
     def set(self, kind: str, name: str, **parts: Any) -> Steps[bool]:
         """Set something for a queue or a task (`kind`: queues, tasks); return whether that is a change."""

@@ -37,7 +37,7 @@ MARKED: Command = ("ZRANGE", "wakes", 0, 0, "BYSCORE", "LIMIT", 0, _KEYS)
 
 
 def fill(rows: JobReads, key_sets: Sequence[bytes]) -> Steps[None]:
-    """Admit jobs of those keys that are due to be looked at; what others change too often is left to `promote`."""
+    """Admit jobs of those keys that are due to be looked at; those that others change too often are for `promote`."""
     left = list(dict.fromkeys(key_sets))
     for _ in range(_LOOKS + len(left) // _KEYS):
         if not left:
@@ -57,7 +57,7 @@ def fill_due(rows: JobReads, limit: int) -> Steps[int]:
 def mark_all(rows: JobReads, task: str) -> Steps[None]:
     """Mark all keys of a task whose limit has changed."""
     yield from rows.directory.refresh()
-    for number, lane in enumerate(rows.directory.lanes):
+    for number, lane in enumerate(rows.directory.seen.lanes):
         after: bytes = b"-"
         while lane[1] == task:
             _, (key_sets,) = yield from read(("ZRANGE", f"y{number}", after, "+", "BYLEX", "LIMIT", 0, _PAGE))
