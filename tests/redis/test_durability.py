@@ -120,7 +120,7 @@ async def test_a_server_that_loads_its_file_is_unavailable_and_not_one_without_a
                 refusals.add(str(error))
             await asyncio.sleep(0.01)
         await starting
-        assert any("it loads its data" in text for text in refusals)
+        assert any("it is loading its dataset" in text for text in refusals)
         assert "synced before each reply" in await _opened(f"{server.url}?name=a&durability=fsync")
         assert caplog.text == ""
 

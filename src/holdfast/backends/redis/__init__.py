@@ -11,8 +11,8 @@
            or parents; q: limit key) ┘                         └─▶ write: rescued, when the lease has expired
 ```
 
-Only the hot verbs (enqueue, claim, complete, extend, promote) are scripts of their own. All else is decided in Python,
-by the rules of `holdfast.store.verbs`: read, decide, and write if what was read still holds (`steps.py`,
+Only the hot verbs (enqueue, claim, complete, extend, promote) are scripts of their own. Everything else is decided in
+Python, by the rules of `holdfast.store.verbs`: read, decide, and write if what was read still holds (`steps.py`,
 `lua/apply.lua`).
 
 **Where things are.**

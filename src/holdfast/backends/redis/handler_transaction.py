@@ -103,7 +103,7 @@ class RedisTransaction(OpenTransaction):
             self._wires.put(self._wire)
 
     def check_open(self) -> None:
-        """Raise if it is over; nothing is open on the server, so its limit is noticed here."""
+        """Raise if the transaction has ended; nothing is open on the server, so its time limit is checked here."""
         self._expire()
         super().check_open()
 

@@ -18,12 +18,12 @@ from holdfast.backends.redis.record import (
     COMPLETED,
     RUNNING,
     Extra,
-    Token,
     bucket,
     changed,
     id_of,
     member,
     packed_extra,
+    token_of,
     unpack,
 )
 from holdfast.backends.redis.retention import AT_ONCE
@@ -114,7 +114,7 @@ class RedisJobRows(JobReads):
             case WaitingChildren(seqs):
                 now, rows = yield from self.rows((yield from found_by_seq(seqs)))
                 return Locked(now, (yield from children.decidable(rows)))
-        (yield from pending()).locked.update({row.id: _record(row) for row in rows})
+        (yield from pending()).locked.update({row.id: token_of(row).record for row in rows})
         return Locked(now, sorted(rows, key=lambda row: row.seq))
 
     def write(self, now: int, changes: Sequence[Change], heads: Sequence[int] = ()) -> Steps[list[Change]]:  # noqa: ARG002, D102
@@ -289,7 +289,7 @@ class RedisJobRows(JobReads):
             some, left = left[:AT_ONCE], left[AT_ONCE:]
             words: list[Word] = []
             for row in some:
-                record = unpack(_record(row))
+                record = unpack(token_of(row).record)
                 words += (set_of(record), member(row.seq, id_of(row.id)), score_of(record))
             verdicts: bytes = yield ScriptCall(DELETE, words)
             if not verdicts:
@@ -320,7 +320,7 @@ class RedisJobRows(JobReads):
         collected = yield from pending()
         groups: list[Group] = []
         for old, new, payload in replacements:
-            body = yield from self.body(id_of(old.id), _record(old))
+            body = yield from self.body(id_of(old.id), token_of(old).record)
             groups.append(replacing(old, new, payload, body))
             if old.limit_key is not None:
                 yield from self.fill([key_set_of(old)])
@@ -342,15 +342,9 @@ def _key(item: Finish) -> Key:
     return item.lease.seq, item.lease.fence
 
 
-def _record(row: JobRow) -> bytes:
-    token = row.token
-    assert isinstance(token, Token)  # noqa: S101 - from `lock`
-    return token.record
-
-
 def key_set_of(row: JobRow) -> bytes:
     """Return the name of a job's key set."""
-    return unpack(_record(row)).key_set(row.queue)
+    return unpack(token_of(row).record).key_set(row.queue)
 
 
 def _cleaned(each: Change) -> Change:

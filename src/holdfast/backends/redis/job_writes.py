@@ -26,13 +26,13 @@ from holdfast.backends.redis.record import (
     WAITING,
     Extra,
     Record,
-    Token,
     bucket,
     flag,
     id_of,
     member,
     pack,
     pack_body,
+    token_of,
     unpack,
     unpack_body,
 )
@@ -81,8 +81,7 @@ def score_of(record: Record) -> int:
 def group_of(change: Change) -> Group:
     """Return what writes a change, guarded by the row as it was read."""
     old = change.old
-    token = old.token
-    assert isinstance(token, Token)  # noqa: S101 - from `lock`
+    token = token_of(old)
     was, id16 = unpack(token.record), id_of(old.id)
     name, key = member(old.seq, id16), bucket(id16)
     guards = [Guard("h", key, id16, token.record)]
@@ -109,8 +108,7 @@ def group_of(change: Change) -> Group:
 
 def replacing(old: JobRow, new: JobRow, payload: str, body: bytes) -> Group:
     """Return what gives a waiting job new arguments and a new time; a blocked one keeps its place."""
-    token = old.token
-    assert isinstance(token, Token)  # noqa: S101 - from `lock`
+    token = token_of(old)
     was, id16 = unpack(token.record), id_of(old.id)
     _, headers, timeout = unpack_body(body)
     code = was.code if old.state is JobState.BLOCKED else CODES[new.state]

@@ -211,6 +211,12 @@ class Token(NamedTuple):
     until: bytes | None
 
 
+def token_of(row: JobRow) -> Token:
+    """Return the token of a row that `lock` has returned."""
+    assert isinstance(row.token, Token)  # noqa: S101
+    return row.token
+
+
 class Names(NamedTuple):
     """The names of a record's lane and worker."""
 

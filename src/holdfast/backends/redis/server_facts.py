@@ -41,7 +41,7 @@ class ServerReport(msgspec.Struct, frozen=True):
         return Persistence.of(self.info, self.settings)
 
     def check(self, location: RedisLocation) -> None:
-        """Raise if no store can be on such a server, or not yet."""
+        """Raise if such a server cannot have a store, or cannot yet."""
         if self.info.get("loading") == "1":  # until it has, it says that it has no append-only file
             raise StoreUnavailable(f"{location.url}: {REMEDIES['LOADING']}")
         if tuple(int(part) for part in self.version.split(".")[:2]) < OLDEST[self.kind]:
