@@ -315,7 +315,7 @@ STEPWISE = {"lower the limit of keys", "set a rate for keys"}
 
 
 @pytest.mark.torture  # a quarter of an hour for all of a server; `make test` has the pairs that share most
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("flavour", ["valkey", "redis"])
 @pytest.mark.parametrize("one", [each for each in OPERATIONS if each not in STEPWISE])
 async def test_the_outcome_of_any_pair_is_that_of_a_serial_order(

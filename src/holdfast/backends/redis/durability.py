@@ -94,7 +94,10 @@ def _missing(location: RedisLocation, wanted: str, level: str) -> Lack:
         text = "the server does not keep its data: a crash loses jobs that were acknowledged"
         return Lack(text, f"{remedy}, or accept it with durability=volatile in the URL", is_certain=False)
     if location.durability == REPLICATED:
-        text = "durability=replicated, and the server keeps nothing: after a restart its replicas copy the loss"
+        text = (
+            "durability=replicated, and the server may lose its data in a crash: "
+            "after a restart its replicas copy the loss"
+        )
         accepted = f"durability=volatile&replicas={location.replicas}"
         return Lack(text, f"{remedy}, or accept it with {accepted} in the URL", is_certain=False)
     text = f"durability={wanted}, and the server gives {level}"
