@@ -68,20 +68,26 @@ ALWAYS_AT_MOST = {
 
 VALUE_AT_MOST = {
     "memory.drain": 20.0,
-    "memory.waiting": 377.0,
-    "memory.running": 701.0,
-    "memory.completed": 271.0,
     "drain.four.lock_waits": 0.0,
     "drain.four.deadlocks": 0.0,
 }
 """The value that a figure is to stay under."""
 
+BYTES_AT_MOST = {
+    "redis valkey": {"memory.waiting": 268.0, "memory.running": 501.0, "memory.completed": 238.0},
+    "redis redis": {"memory.waiting": 376.0, "memory.running": 700.0, "memory.completed": 271.0},
+}
+"""By server: the bytes of a job, which are a fifth more than the layout was specified with."""
+
 FASTEST_PEER = 1.3
 """The ratio to every rival that a drain on PostgreSQL is to reach."""
 
 
-def aim_of(record: Record) -> tuple[str, bool]:
-    """Return the aim of a figure in words, and whether it is met; ("", True) where there is none."""
+def aim_of(record: Record, server: str) -> tuple[str, bool]:
+    """Return the aim of a figure in words, and whether it is met; ("", True) where there is none.
+
+    `server` is that of the run, as `Machine.store` names it.
+    """
     name, store, ratio = record.name, record.store, record.ratio or 0.0
     least = {**ALWAYS_AT_LEAST, **AT_LEAST.get(store, {})}.get(name)
     if store == "postgresql" and name.startswith("drain.one.peer."):
@@ -91,8 +97,9 @@ def aim_of(record: Record) -> tuple[str, bool]:
     most = {**ALWAYS_AT_MOST, **AT_MOST.get(store, {})}.get(name)
     if most is not None:
         return f"ratio ≤ {most:g}", ratio <= most
-    if name in VALUE_AT_MOST:
-        return f"≤ {VALUE_AT_MOST[name]:g} {record.unit}", record.value <= VALUE_AT_MOST[name]
+    bound = {**VALUE_AT_MOST, **BYTES_AT_MOST.get(" ".join(server.split()[:2]), {})}.get(name)
+    if bound is not None:
+        return f"≤ {bound:g} {record.unit}", record.value <= bound
     return "", True
 
 
@@ -109,7 +116,7 @@ def table_of(run: Report) -> Table:
     for heading in ("holdfast", "compared", "unit", "ratio", "aim"):
         table.add_column(heading, justify="left" if heading in {"unit", "aim"} else "right")
     for record in run.records:
-        aim, is_met = aim_of(record)
+        aim, is_met = aim_of(record, machine.store)
         table.add_row(
             record.name,
             shown(record.value),

@@ -6,7 +6,8 @@ import pytest
 from benchmarks.bench import Bench
 from benchmarks.raw import redis as raw_redis
 from benchmarks.raw.common import Held as RawHeld
-from benchmarks.run import Plan, run
+from benchmarks.record import record
+from benchmarks.run import Plan, aim_of, run
 from benchmarks.scenarios import LACKS, SCENARIOS
 from benchmarks.stores import store_of
 from tests.benchmarks.test_benchmarks_run import RECORDS, SIZES
@@ -36,6 +37,15 @@ def test_a_scenario_runs_on_redis_and_leaves_nothing_there(name: str) -> None:
 def test_what_the_store_lacks_is_not_run() -> None:
     report = run(Plan(server_url("valkey"), 100, 1, ("enqueue.one", "append", "effects", "drain.held")), lambda _: None)
     assert [record.name for record in report.records] == ["enqueue.one"]
+
+
+@pytest.mark.parametrize(
+    ("server", "aim", "is_met"),
+    [("redis valkey 9.1.2, libc", "≤ 268 bytes/job", False), ("redis redis 7.0.15, jemalloc", "≤ 376 bytes/job", True)],
+)
+def test_the_bytes_of_a_job_are_aimed_at_by_server(server: str, aim: str, is_met: bool) -> None:
+    figure = record("memory.waiting", "redis", 300.0, unit="bytes/job", raw=None)
+    assert aim_of(figure, server) == (aim, is_met)
 
 
 def test_the_hand_written_loop_completes_each_job_once_and_none_under_a_stale_fence() -> None:

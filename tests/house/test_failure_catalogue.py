@@ -11,7 +11,7 @@ from tests.house.sources import ROOT
 
 DOCUMENTS = ("docs/internals/failures.md", "docs/internals/security.md")
 NUMBERS = [*range(1, 21), *range(21, 33), *range(33, 44), *range(53, 62), *range(62, 73)]
-REDIS = [f"r{number}" for number in range(1, 18)]
+REDIS = [f"r{number}" for number in range(1, 19)]
 LATER_NUMBERS = [*range(87, 99)]
 STREAMS = [f"s{number}" for number in range(1, 27)]
 KAFKA = [f"k{number}" for number in range(1, 26)]

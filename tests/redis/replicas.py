@@ -43,6 +43,11 @@ class Pair(NamedTuple):
         with self.client().pipeline(transaction=False) as pipeline:
             return bool(pipeline.set("asked", 1).wait(1, 1000).execute()[1] == 1)
 
+    def is_copied(self) -> bool:
+        """Whether the replica has loaded the data set of this start of the primary."""
+        primary, replica = (connection_of(url).info("replication") for url in (self.primary.url, self.replica.url))
+        return bool(replica["master_link_status"] == "up" and replica["master_replid"] == primary["master_replid"])
+
     def cut(self) -> None:
         """Freeze the replica and close its connection: from now on the primary acknowledges what no replica gets."""
         until(self.is_replicated)

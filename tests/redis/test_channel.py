@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import tomllib
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import redis
 from redis.asyncio import Connection
 from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import NoScriptError
 from tests.servers.redis import connection_of
 
 from holdfast.backends.redis.channel import Channel
+
+
+def test_a_major_version_of_the_driver_that_was_not_tested_is_not_installed():
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    (driver,) = tomllib.loads(text)["project"]["optional-dependencies"]["redis"]
+    assert driver.endswith(f",<{int(redis.__version__.partition('.')[0]) + 1}")
 
 
 @pytest.fixture

@@ -120,7 +120,7 @@ async def test_a_server_that_loads_its_file_is_unavailable_and_not_one_without_a
                 refusals.add(str(error))
             await asyncio.sleep(0.01)
         await starting
-        assert any("it loads its data" in text for text in refusals)
+        assert any("it is loading its dataset" in text for text in refusals)
         assert "synced before each reply" in await _opened(f"{server.url}?name=a&durability=fsync")
         assert caplog.text == ""
 
@@ -132,6 +132,17 @@ async def test_a_server_that_loads_its_file_is_unavailable_and_not_one_without_a
 def servers(request: pytest.FixtureRequest) -> Iterator[Pair]:
     with pair(request.param) as both:
         yield both
+
+
+async def test_a_primary_that_keeps_nothing_is_accepted_with_its_replicas_if_the_url_says_so(
+    servers: Pair, caplog: pytest.LogCaptureFixture
+):
+    until(servers.is_replicated)
+    await _opened(servers.url("durability=replicated"))
+    assert "durability=volatile&replicas=1" in caplog.text
+    caplog.clear()
+    await _opened(servers.url("durability=volatile", "replicas=1"))
+    assert caplog.text == ""
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from tests.redis.replicas import Pair, pair, until
 from tests.redis.whole import check_whole
 from tests.servers.redis import connection_of, own_redis
 
+from holdfast import App
 from holdfast.app.open import open_backend
 from holdfast.backends.redis.location import Address
 from holdfast.backends.redis.primary import connect_blocking
@@ -19,13 +20,16 @@ from holdfast.backends.redis.scripts import STAGE
 from holdfast.backends.redis.steps import ScriptCall
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.model.outcome import Completed
+from holdfast.reports.doctor import examine
+from holdfast.reports.finding import FindingLevel
 from holdfast.store.backend import Backend
 from holdfast.store.values import Finish, Verdict
 from holdfast.testing.conformance.base import LEASE, a_job, claim, enqueue, in_extender, state_of
 from holdfast.testing.conformance.notify import waker
-from holdfast.testing.redis_server import Flavour
+from holdfast.testing.redis_server import Flavour, Sync
 from holdfast.testing.stores import open_store
 
+BAD, OK = FindingLevel.BAD, FindingLevel.OK
 SECOND = pytest.param("redis", marks=pytest.mark.slow)
 each_flavour = pytest.mark.parametrize("flavour", ["valkey", SECOND])
 EACH = 15  # jobs before and after the line to the replica is cut
@@ -82,6 +86,29 @@ async def test_nothing_that_was_acknowledged_after_a_wait_is_lost_by_a_failover(
         assert (len(sent.acknowledged), len(sent.unknown)) == (EACH, EACH)
         assert await _lost(both, sent.acknowledged) == 0
         assert await _lost(both, sent.unknown) == EACH
+
+
+@each_flavour
+@pytest.mark.parametrize(
+    ("sync", "verdict", "kept"), [("none", BAD, 0), pytest.param("always", OK, EACH, marks=pytest.mark.slow)]
+)
+async def test_a_primary_that_restarts_in_place_keeps_only_what_its_own_file_has(
+    flavour: Flavour, sync: Sync, verdict: FindingLevel, kept: int, caplog: pytest.LogCaptureFixture
+):
+    with pair(flavour, sync=sync) as both:
+        url = both.url("durability=replicated", "replica_timeout=20")
+        sent = Sent([], [])
+        await _enqueue(sent, url)
+        assert len(sent.acknowledged) == EACH
+        assert ("after a restart its replicas copy the loss" in caplog.text) is (verdict is BAD)
+        async with App(url) as app:
+            (found,) = [found for found in await examine(app) if found.check == "durability"]
+        assert (found.verdict, "copy the loss" in found.text) == (verdict, verdict is BAD)
+        both.primary.kill()
+        both.primary.start()
+        until(both.is_copied)
+        both.fail_over()
+        assert await _lost(both, sent.acknowledged) == EACH - kept
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
@@ -17,6 +18,7 @@ from tests.redis.whole import check_whole
 from tests.servers.redis import connection_of, own_redis
 from tests.system.harness import eventually
 
+from holdfast.app.open import open_backend
 from holdfast.backends.redis.backend import RedisBackend
 from holdfast.backends.redis.scripts import ENQUEUE, RESERVE_SEQS
 from holdfast.backends.redis.steps import ScriptCall
@@ -147,7 +149,9 @@ async def test_a_call_that_is_cancelled_leaves_no_reply_for_the_next_one(backend
         assert (await backend.insight.job(job_id)).job.id == job_id
 
 
-async def test_a_store_that_is_emptied_and_installed_again_is_a_new_one(backend: RedisBackend, url: str):
+async def test_a_store_that_is_emptied_and_installed_again_is_a_new_one(
+    backend: RedisBackend, url: str, caplog: pytest.LogCaptureFixture
+):
     await enqueue(backend, a_job("first"), a_job("second"))
     client = _client(url)
     name = backend.url.partition("name=")[2]
@@ -156,6 +160,10 @@ async def test_a_store_that_is_emptied_and_installed_again_is_a_new_one(backend:
         await enqueue(backend, a_job("first"))
     with pytest.raises(SchemaMismatch):
         await claim(backend)
+    restarted = open_backend(f"{url}&install=never")
+    with pytest.raises(SchemaMismatch):
+        await restarted.open()
+    await restarted.close()
     async with open_store(url, clock=backend._parts.here.server.clock) as other:
         await enqueue(other, a_job("second"), a_job("third"))
         # The numbers of its lanes are not those that this process knows.
@@ -163,6 +171,8 @@ async def test_a_store_that_is_emptied_and_installed_again_is_a_new_one(backend:
         found = [job async for job in _all(backend)]
         assert sorted(queue for queue, _ in found) == ["first", "second", "third"]
         assert job_id in {each for _, each in found}
+        (error,) = [each for each in caplog.records if each.levelno == logging.ERROR]  # once
+        assert "the store is not the one that this process has used until now" in error.message
     check_whole(url)
 
 

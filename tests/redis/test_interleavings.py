@@ -314,13 +314,16 @@ STEPWISE = {"lower the limit of keys", "set a rate for keys"}
 """On every store, the limit is set first, and then applied to each key in a step of its own."""
 
 
-@pytest.mark.torture  # a quarter of an hour for all; `make test` has the pairs that share most
-@pytest.mark.timeout(600)
+@pytest.mark.torture  # a quarter of an hour for all of a server; `make test` has the pairs that share most
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("flavour", ["valkey", "redis"])
 @pytest.mark.parametrize("one", [each for each in OPERATIONS if each not in STEPWISE])
-async def test_the_outcome_of_any_pair_is_that_of_a_serial_order(one: str, monkeypatch: pytest.MonkeyPatch):
+async def test_the_outcome_of_any_pair_is_that_of_a_serial_order(
+    one: str, flavour: Flavour, monkeypatch: pytest.MonkeyPatch
+):
     for other in OPERATIONS:
         if other not in STEPWISE or one != "rescue":  # a rescue takes several steps, between which a limit may change
-            await _check(one, other, monkeypatch)
+            await _check(one, other, monkeypatch, flavour)
 
 
 def test_each_operation_is_in_a_pair():

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.redis.ending import acting_before
 from tests.redis.whole import check_whole
 from tests.servers.redis import own_store
 
 from holdfast.backends.redis import queue_lists
+from holdfast.backends.redis.backend import RedisBackend
 from holdfast.backends.redis.scripts import READ
 from holdfast.backends.redis.steps import AT_ONCE, ScriptCall
 from holdfast.backends.redis.wire import AsyncWire
@@ -17,7 +19,7 @@ from holdfast.model.job import NewJob
 from holdfast.model.limits import Limit, LimitKey
 from holdfast.model.outcome import Completed
 from holdfast.store.values import Finish, Retention
-from holdfast.testing.conformance.base import a_job, claim
+from holdfast.testing.conformance.base import a_job, claim, enqueue
 from holdfast.testing.stores import open_store
 
 QUEUES = 600
@@ -63,12 +65,12 @@ async def test_jobs_behind_the_heads_of_many_order_keys_are_counted_page_by_page
     pages: list[int] = []
     add = queue_lists._add_behind
 
-    def noted(rows: Any, lines: Any, behind: Any) -> Any:
-        pages.append(len(lines))
-        return add(rows, lines, behind)
+    def noted(rows: Any, key_sets: Any, behind: Any) -> Any:
+        pages.append(len(key_sets))
+        return add(rows, key_sets, behind)
 
     monkeypatch.setattr(queue_lists, "_add_behind", noted)
-    monkeypatch.setattr(queue_lists, "_LINES", 50)
+    monkeypatch.setattr(queue_lists, "_KEY_SETS", 50)
     with own_store("valkey") as url:
         async with open_store(url) as backend:
             keys = [f"key {number % 300}" for number in range(900)]
@@ -78,3 +80,20 @@ async def test_jobs_behind_the_heads_of_many_order_keys_are_counted_page_by_page
             left = await backend.jobs.outstanding(["greet"], None)
             assert (left.ready, left.blocked, sum(pages)) == (300, 600, 300)
             assert max(pages) < 300
+
+
+@pytest.mark.parametrize("number", range(1, 5))
+async def test_a_queue_that_is_added_in_the_middle_of_a_list_is_in_it_or_in_the_next(
+    backend: RedisBackend, number: int, monkeypatch: pytest.MonkeyPatch
+):
+    await enqueue(backend, a_job("first"))
+
+    async def add() -> None:
+        await enqueue(backend, a_job("second"))
+
+    with monkeypatch.context() as patch:
+        acting_before(patch, number, add)
+        found = {queue.name for queue in await backend.insight.queues()}
+    await add()
+    assert found in ({"first"}, {"first", "second"})
+    assert {queue.name for queue in await backend.insight.queues()} == {"first", "second"}

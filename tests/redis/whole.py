@@ -54,7 +54,7 @@ def check_whole(url: str) -> None:
             )
     _check_states(jobs, sets)
     _check_leases(client, prefix, jobs, keys)
-    _check_lines(client, prefix, jobs, keys)
+    _check_key_sets(client, prefix, jobs, keys)
     _check_limit_keys(client, prefix, jobs, keys)
     _check_due(client, prefix, sets)
     _check_index(client, prefix, jobs)
@@ -109,39 +109,39 @@ def _check_leases(client: Any, prefix: bytes, jobs: dict[bytes, tuple[bytes, Rec
     assert asked == {each: float(record.worker) for each, record in running.items() if record.flags & ASKED}
 
 
-def _check_lines(client: Any, prefix: bytes, jobs: dict[bytes, tuple[bytes, Record]], keys: set[bytes]) -> None:
+def _check_key_sets(client: Any, prefix: bytes, jobs: dict[bytes, tuple[bytes, Record]], keys: set[bytes]) -> None:
     lanes = [lane.partition(b"\0")[0] for lane in client.lrange(prefix + b"lanes", 0, -1)]
     expected: dict[bytes, set[bytes]] = {}
     for each, (_, record) in jobs.items():
-        if record.in_line and not record.is_limited:
+        if record.in_key_set and not record.is_limited:
             expected.setdefault(lanes[record.lane] + b"\0" + record.key, set()).add(each)
-    lines = {key[1:]: client.zrange(prefix + key, 0, -1) for key in keys if key[:1] == b"o" and key[1:2] != b"\0"}
-    assert {line: set(members) for line, members in lines.items()} == expected
-    for members in lines.values():
+    key_sets = {key[1:]: client.zrange(prefix + key, 0, -1) for key in keys if key[:1] == b"o" and key[1:2] != b"\0"}
+    assert {key_set: set(members) for key_set, members in key_sets.items()} == expected
+    for members in key_sets.values():
         states = [jobs[each][1].code == BLOCKED for each in members]
         assert states == [False] + [True] * (len(states) - 1), "the head, and only it, is not blocked"
-    assert client.smembers(prefix + b"lines") == {line for line, members in lines.items() if len(members) > 1}
+    assert client.smembers(prefix + b"lines") == {key_set for key_set, members in key_sets.items() if len(members) > 1}
 
 
 def _check_limit_keys(client: Any, prefix: bytes, jobs: dict[bytes, tuple[bytes, Record]], keys: set[bytes]) -> None:
     """Waiting and admitted jobs are in the sets of their keys, by turn; only such have slots; all keys are listed."""
     expected: dict[bytes, dict[bytes, float]] = {}
     for each, (_, record) in jobs.items():
-        if record.in_line and record.is_limited:
+        if record.in_key_set and record.is_limited:
             kind = b"o" if record.code == LIMITED else b"m"
-            expected.setdefault(kind + record.line(""), {})[each] = float(record.turn)
+            expected.setdefault(kind + record.key_set(""), {})[each] = float(record.turn)
     limited = {key for key in keys if key[1:2] == b"\0" and key[:1] in b"oml"}
     sets = {key: dict(client.zrange(prefix + key, 0, -1, withscores=True)) for key in limited if key[:1] != b"l"}
     assert sets == expected
-    lines = {key[1:] for key in limited}
-    assert {b"l" + line for line in lines} <= limited, "a key without a version"
-    for line in lines:
-        slots = client.hgetall(prefix + b"l" + line).items()
+    key_sets = {key[1:] for key in limited}
+    assert {b"l" + key_set for key_set in key_sets} <= limited, "a key without a version"
+    for key_set in key_sets:
+        slots = client.hgetall(prefix + b"l" + key_set).items()
         held = {name for name, text in slots if len(name) > 1 and not text.startswith(b"s")}
-        assert held <= sets.get(b"m" + line, {}).keys(), "a slot of a job that is not admitted"
+        assert held <= sets.get(b"m" + key_set, {}).keys(), "a slot of a job that is not admitted"
     listed = [client.zrange(prefix + key, 0, -1) for key in keys if key[:1] == b"y" and key[1:].isdigit()]
-    assert {line for some in listed for line in some} == lines
-    assert set(client.zrange(prefix + b"wakes", 0, -1)) <= lines
+    assert {key_set for some in listed for key_set in some} == key_sets
+    assert set(client.zrange(prefix + b"wakes", 0, -1)) <= key_sets
 
 
 def _check_due(client: Any, prefix: bytes, sets: dict[str, dict[bytes, float]]) -> None:

@@ -119,6 +119,21 @@ def test_a_server_ends_with_the_process_that_started_it_however_that_ends():
     until(lambda: not Path(folder).exists())
 
 
+@each_flavour
+@pytest.mark.parametrize(("options", "synced"), [([], "yes"), (["--sync", "none"], "no")])
+def test_a_command_runs_on_a_server_with_the_chosen_file(flavour: Flavour, options: list[str], synced: str):
+    program = (
+        "import os, redis; client = redis.Redis.from_url(os.environ['HOLDFAST_URL'])\n"
+        "print(client.config_get('appendonly')['appendonly'], 'valkey_version' in client.info('server'))"
+    )
+    module = [sys.executable, "-m", "holdfast.testing.redis_server", "--flavour", flavour, *options]
+    path = f"{program_of(flavour).parent}:{os.environ['PATH']}"
+    said = subprocess.run(
+        [*module, sys.executable, "-c", program], env={**os.environ, "PATH": path}, capture_output=True, check=True
+    )
+    assert said.stdout.split() == [synced.encode(), str(flavour == "valkey").encode()]
+
+
 def _is_running(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE

@@ -69,8 +69,8 @@ class Benchmarks(Protocol):
         """Run a plan; `on_scenario` is called with the name of each scenario."""
         ...
 
-    def aim_of(self, record: BenchFigure, /) -> tuple[str, bool]:
-        """Return the target of a figure, and whether it is reached."""
+    def aim_of(self, record: BenchFigure, server: str, /) -> tuple[str, bool]:
+        """Return the target of a figure on a server, and whether it is reached."""
         ...
 
 
@@ -193,8 +193,9 @@ def _show(benchmarks: Benchmarks, report: BenchReport) -> None:
     if not console().is_terminal:
         show_table(_COLUMNS, [_exact(record) for record in report.records])
         return
-    show_table((*_COLUMNS, Column("aim")), [_readable(benchmarks, record) for record in report.records])
     machine = report.machine
+    rows = [_readable(benchmarks, record, machine.store) for record in report.records]
+    show_table((*_COLUMNS, Column("aim")), rows)
     click.echo(
         f"\n{report.jobs:,} jobs; {machine.store}, {machine.driver}; {machine.python}, {machine.kernel}, "
         f"{machine.cores} cores, {machine.cpu}; a sync takes {machine.sync_us:g} µs; load {machine.load:g}"
@@ -219,8 +220,8 @@ def _rounded(value: float | None) -> str | None:
     return None if value is None else f"{value:.6g}"
 
 
-def _readable(benchmarks: Benchmarks, record: BenchFigure) -> Sequence[Cell]:
-    aim, is_met = benchmarks.aim_of(record)
+def _readable(benchmarks: Benchmarks, record: BenchFigure, server: str) -> Sequence[Cell]:
+    aim, is_met = benchmarks.aim_of(record, server)
     return (
         record.name,
         record.store,

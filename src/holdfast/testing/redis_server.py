@@ -1,10 +1,12 @@
 """A throw-away Valkey or Redis server: on a free port of the loopback address, in its own directory, gone at the end.
 
-`python -m holdfast.testing.redis_server COMMAND …` runs a command with $HOLDFAST_URL set to such a server.
+`python -m holdfast.testing.redis_server [--flavour redis] [--sync none] COMMAND …` runs a command on it, of which
+$HOLDFAST_URL is the URL.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import shutil
 import socket
@@ -13,7 +15,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from holdfast.errors import ConfigError
 from holdfast.testing.throw_away_server import HERE, ThrowAwayServer, run_with
@@ -120,9 +122,14 @@ def redis_server(
 
 
 def main() -> int:
-    """Run the command in the arguments on a server that syncs once a second."""
-    server = redis_server(sync="everysec")
-    return run_with(server, server.program.name, sys.argv[1:])
+    """Run the command in the arguments on a server, by default on one that syncs once a second."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--flavour", choices=get_args(Flavour), default=None)
+    parser.add_argument("--sync", choices=get_args(Sync), default="everysec")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    asked = parser.parse_args()
+    server = redis_server(*([asked.flavour] if asked.flavour else []), sync=asked.sync)
+    return run_with(server, server.program.name, asked.command)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@
            or parents; q: limit key) ┘                         └─▶ write: rescued, when the lease has expired
 ```
 
-Only the hot verbs (enqueue, claim, complete, extend, promote) are scripts of their own. All else is decided in Python,
-by the rules of `holdfast.store.verbs`: read, decide, and write if what was read still holds (`steps.py`,
+Only the hot verbs (enqueue, claim, complete, extend, promote) are scripts of their own. Everything else is decided in
+Python, by the rules of `holdfast.store.verbs`: read, decide, and write if what was read still holds (`steps.py`,
 `lua/apply.lua`).
 
 **Where things are.**
@@ -29,8 +29,8 @@ by the rules of `holdfast.store.verbs`: read, decide, and write if what was read
 ```
 
 **The keys.** All begin with `{holdfast:NAME}:`, so that a store is in one hash slot. A *lane* is a queue and a task, as
-a number. A *member* is seq (8 bytes) and id (16), so that equal scores are ordered by seq. A *line* is the jobs of one
-order key of a queue, or of one limit key of a lane.
+a number. A *member* is seq (8 bytes) and id (16), so that equal scores are ordered by seq. A *key set* has the jobs
+of one order key of a queue, or of one limit key of a lane; the stored name `lines` is older than this word.
 
 ```text
    meta                     hash         version, id of the store, shape and stamp: lane_directory.py
@@ -47,8 +47,8 @@ order key of a queue, or of one limit key of a lane.
    leases asked w + worker  sorted sets  leases by expiry; jobs to be cancelled; leases of a worker by fence
    a + id                   hash         attempts that did not complete
    due                      sorted set   each set of scheduled jobs, at the time of its first
-   o + line, lines          sorted sets  jobs of an order key, or waiting for a slot; lines with more than a head
-   m l + line, y + lane, wakes           limit keys: limit_keys.py
+   o + key set, lines       sorted sets  jobs of an order key, or waiting for a slot; those with more than a head
+   m l + key set, y + lane, wakes        limit keys: limit_keys.py
    h + member, changed      sets         children of a job; jobs whose children are to be decided again
    u until                  hash, set    unique keys and their holders; the end of those for a period
    g v + batch, batches, batch_lock      large enqueues: staging.py

@@ -38,8 +38,8 @@ from holdfast.store.steps import Runner, Steps
 from holdfast.store.streams import Streams
 
 NO_STREAMS = (
-    "its memory is no place for a log that outlives its consumers; keep events in a SQL store next to it, in a "
-    'separate app: App("postgresql://…"), or in Kafka next to that: App("postgresql://…", events="kafka://…")'
+    "Redis keeps data in memory, which does not suit a long-lived event log; keep events in a SQL store next to it, "
+    'in a separate app: App("postgresql://…"), or in Kafka next to that: App("postgresql://…", events="kafka://…")'
 )
 
 _UNKNOWN = "what the server is set to; it is known when the store is open"

@@ -26,7 +26,7 @@ class Channel(asyncio.Protocol):
     """Sends commands and receives their replies, in order."""
 
     def __init__(self, connection: Any) -> None:
-        """`connection` is open, without an outstanding reply; it must not be used any more."""
+        """`connection` is open, without an outstanding reply; it must no longer be used."""
         self._loop = asyncio.get_running_loop()
         self._writer, self._reader = connection._writer, self  # noqa: SLF001 - the driver gives its transport no other way
         connection._writer = connection._reader = None  # noqa: SLF001 - it would close the transport when it is deleted
@@ -52,7 +52,7 @@ class Channel(asyncio.Protocol):
         while len(self._replies) < len(commands):
             if self._lost is not None:
                 raise self._lost
-            if self._alarm is None:  # it may go off between two replies
+            if self._alarm is None:  # it may fire between two replies
                 self._alarm = self._loop.call_at(self._until, self._check_time)
             self._waiter = self._loop.create_future()
             try:
@@ -62,7 +62,7 @@ class Channel(asyncio.Protocol):
         return [self._replies.popleft() for _ in commands]
 
     def _check_time(self) -> None:
-        """Fail a call that waits for too long; otherwise look again when the last one would."""
+        """Fail a call that has waited for too long; otherwise check again when its time is over."""
         self._alarm = None
         if self._waiter is None:
             return
@@ -77,13 +77,13 @@ class Channel(asyncio.Protocol):
         return self._writer is not None
 
     def at_eof(self) -> bool:
-        """Whether it cannot be used any more: it is closed, or has received something that was not asked for."""
+        """Whether it can no longer be used: it is closed, or has received something unrequested."""
         return self._lost is not None or bool(self._replies) or self._transport.is_closing()
 
     # -- what the transport calls
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has come, and wake the call that waits."""
+        """Parse what has arrived, and wake the waiting call."""
         try:
             self._parser.feed(data)
             while (reply := self._parser.gets()) is not _NOTHING:
@@ -94,7 +94,7 @@ class Channel(asyncio.Protocol):
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail the call that waits."""
+        """Fail the waiting call."""
         self._lost = self._lost or ConnectionLost(f"the connection was closed ({exc or 'by the server'})")
         if self._alarm is not None:
             self._alarm.cancel()

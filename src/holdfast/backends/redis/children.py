@@ -17,12 +17,12 @@ from holdfast.backends.redis.record import (
     RUNNING,
     STATES,
     WAITING,
-    Token,
     bucket,
     id_of,
     member,
     seq_of,
     text_of,
+    token_of,
     unpack,
 )
 from holdfast.backends.redis.scripts import RESERVE_SEQS
@@ -146,9 +146,7 @@ def decidable(found: Sequence[JobRow]) -> Steps[list[JobRow]]:
     links = yield from _links([id_of(row.id) for row in found])
     kept: list[JobRow] = []
     for row in found:
-        token = row.token
-        assert isinstance(token, Token)  # noqa: S101 - from `lock`
-        code = unpack(token.record).code
+        code = unpack(token_of(row).record).code
         if code == WAITING or (code == CANCELLED and links[id_of(row.id)].broken):
             kept.append(row)
     return sorted(kept, key=lambda row: row.seq)

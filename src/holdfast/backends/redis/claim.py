@@ -163,11 +163,11 @@ def _choose(rows: JobReads, request: ClaimRequest, wanted: _Wanted, look: int) -
     """
     seen = wanted.seen
     more: list[Command] = [("HGETALL", "rates"), limit_keys.MARKED]
-    now, counts, (rates, marked) = yield from counted(rows, "rx", *more)
+    current, now, counts, (rates, marked) = yield from counted(rows, "rx", *more)
     if marked:  # the verb that has marked them may have ended
         yield from limit_keys.fill(rows, marked)
-        now, counts, (rates, _) = yield from counted(rows, "rx", *more)
-    if rows.directory.seen.shape != seen.shape:
+        current, now, counts, (rates, _) = yield from counted(rows, "rx", *more)
+    if current.shape != seen.shape:
         return None
     if not any(counts[lane]["r"] for lane in wanted.limited):
         return _Chosen([], [], (), Shares({}, frozenset(), is_held_back=False), is_cut=False)

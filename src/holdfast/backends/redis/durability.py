@@ -11,7 +11,7 @@ wait follows a write of its own. Replicas receive all writes in one order: one t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.backends.redis.location import RedisLocation
@@ -70,45 +70,60 @@ class Lack(NamedTuple):
     is_certain: bool
 
 
-def lack(location: RedisLocation, found: Persistence) -> Lack | None:
-    """Return what a server lacks for the level of the URL; without a level, for `1s`, and not for certain."""
+def lacks(location: RedisLocation, found: Persistence) -> Iterator[Lack]:
+    """Yield what a server lacks for the level of the URL; without a level, for `1s`, and not for certain.
+
+    `replicated` needs `1s`, too: a primary that restarts with an empty data set is copied by its replicas.
+    """
+    wanted = location.durability or SECOND
+    if wanted == REPLICATED:
+        wanted = SECOND
+    if not found.level:
+        yield from _unsaid(location.durability, wanted)
+    elif found.level not in _ORDER[_ORDER.index(wanted) :]:
+        yield _missing(location, wanted, found.level)
     if found.replicas < location.replicas:
         text = f"durability=replicated, and {found.replicas} of {location.replicas} replicas are connected"
         remedy = "start them: until then, each enqueue raises OutcomeUnknown"
-        return Lack(text, remedy, is_certain=False)
-    wanted = VOLATILE if location.durability == REPLICATED else location.durability or SECOND
-    if found.level in _ORDER[_ORDER.index(wanted) :]:
-        return None
-    if not found.level:
-        return _unsaid(location.durability, wanted)
+        yield Lack(text, remedy, is_certain=False)
+
+
+def _missing(location: RedisLocation, wanted: str, level: str) -> Lack:
+    remedy = _REMEDIES[wanted]
     if location.durability is None:
         text = "the server does not keep its data: a crash loses jobs that were acknowledged"
-        return Lack(text, f"{_REMEDIES[wanted]}, or accept it with durability=volatile in the URL", is_certain=False)
-    text = f"durability={wanted}, and the server gives {found.level}"
-    return Lack(text, f"{_REMEDIES[wanted]}, or choose durability={found.level}", is_certain=True)
+        return Lack(text, f"{remedy}, or accept it with durability=volatile in the URL", is_certain=False)
+    if location.durability == REPLICATED:
+        text = (
+            "durability=replicated, and the server may lose its data in a crash: "
+            "after a restart its replicas copy the loss"
+        )
+        accepted = f"durability=volatile&replicas={location.replicas}"
+        return Lack(text, f"{remedy}, or accept it with {accepted} in the URL", is_certain=False)
+    text = f"durability={wanted}, and the server gives {level}"
+    return Lack(text, f"{remedy}, or choose durability={level}", is_certain=True)
 
 
-def _unsaid(level: str | None, wanted: str) -> Lack | None:
+def _unsaid(level: str | None, wanted: str) -> Iterator[Lack]:
     if wanted == VOLATILE:
-        return None
+        return
     text = "the server does not say when it syncs: CONFIG GET is not allowed"
     remedy = f"allow it (ACL SETUSER … +config|get), or make sure of it: {_REMEDIES[wanted]}"
     if level is None:
         remedy += "; durability=volatile in the URL accepts whatever it does"
     else:
         text = f"durability={level}, and {text}"
-    return Lack(text, remedy, is_certain=False)
+    yield Lack(text, remedy, is_certain=False)
 
 
-def require(location: RedisLocation, found: Persistence) -> str | None:
+def require(location: RedisLocation, found: Persistence) -> list[str]:
     """Raise `ConfigError` if the server certainly lacks the level of the URL; return what else is to be warned of."""
-    missing = lack(location, found)
-    if missing is None:
-        return None
-    text = f"{location.url}: {missing.text}: {missing.remedy}"
-    if missing.is_certain:
-        raise ConfigError(text)
-    return text
+    texts: list[str] = []
+    for missing in lacks(location, found):
+        texts.append(f"{location.url}: {missing.text}: {missing.remedy}")
+        if missing.is_certain:
+            raise ConfigError(texts[-1])
+    return texts
 
 
 def _replicas(number: int) -> str:

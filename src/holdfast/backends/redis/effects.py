@@ -25,7 +25,7 @@ from typing import Any, Final, TypeVar
 from holdfast.backends.redis.effect_commands import EffectCommand, reading, writing
 from holdfast.backends.redis.job_rows import fenced
 from holdfast.backends.redis.scripts import COMPLETE, EFFECT, HANDLER_READ, RESERVE_SEQS
-from holdfast.backends.redis.steps import Pending, Restart, ScriptCall, Word, answered
+from holdfast.backends.redis.steps import Pending, Restart, ScriptCall, Word, answered, sized
 from holdfast.errors import ConfigError, HoldfastError, PrivilegeMissing, StoreError, TransactionConflict
 from holdfast.model.job import Lease
 from holdfast.store.steps import BecameReady, Steps, Verb
@@ -155,25 +155,22 @@ def apply(effects: Effects, leases: Sequence[Lease], recorded: Recorded) -> Step
     for digest, command in effects.reads:
         words += (digest, len(command.words), *command.words)
     keys, saved = effects.keys()
-    words += (saved, MOST_SAVED, len(effects.commands))
-    for command in effects.commands:
-        words += (len(command.words), *command.words)
-    change = recorded.pending.closing() if recorded.pending else ()
-    words += (len(change), *change, len(recorded.completions), *recorded.completions)
+    words += (saved, MOST_SAVED, len(effects.commands), *sized(command.words for command in effects.commands))
+    words += sized([recorded.pending.closing() if recorded.pending else (), recorded.completions])
     outcome, *facts = yield ScriptCall(EFFECT, words, keys=keys, lanes=recorded.pending.lanes)
     match outcome:
         case b"done":
             if facts[0] or facts[2]:
                 recorded.ready.append(BecameReady(parents_changed=facts[0] > 0))
-            lines: Sequence[bytes] = facts[1]
-            return lines
+            key_sets: Sequence[bytes] = facts[1]
+            return key_sets
         case b"again":
             raise Restart
         case b"lost":
             raise StaleLeases([lease for lease, held in zip(leases, facts[0].decode(), strict=True) if held == "1"])
         case b"changed":
             raise TransactionConflict(
-                f"{effects.reads[facts[0] - 1][1]}: the reply is another one by now. Nothing was written"
+                f"{effects.reads[facts[0] - 1][1]}: the reply has changed since. Nothing was written"
             )
         case b"large":
             key = facts[0].decode("utf-8", "replace")

@@ -31,7 +31,7 @@ from holdfast.errors import (
 REMEDIES = {
     "OOM": "its memory is full: enqueues are refused, workers go on; raise maxmemory, or keep less (completed_bytes=)",
     "BUSY": "another program's script runs for too long: end it with SCRIPT KILL, or the server if it has written",
-    "LOADING": "it loads its data after a start: try again",
+    "LOADING": "it is loading its dataset; retry",
     "MASTERDOWN": "it has lost its primary: try again after the failover",
     "READONLY": "it is a replica: connect to the primary",
     "NOREPLICAS": "it has too few replicas (min-replicas-to-write): start them",

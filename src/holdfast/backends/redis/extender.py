@@ -21,7 +21,7 @@ from holdfast.store.verbs.job_views import cancel_asked
 from holdfast.store.verbs.maintenance import heartbeat
 
 _TIMEOUT = 5.0
-_SHARE = 8  # of the lease duration: a longer wait is given up, so that another attempt is still in time
+_SHARE = 8  # of the lease duration: a longer wait is abandoned, so that another attempt is still in time
 
 
 class RedisExtender:

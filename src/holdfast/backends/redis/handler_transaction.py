@@ -103,7 +103,7 @@ class RedisTransaction(OpenTransaction):
             self._wires.put(self._wire)
 
     def check_open(self) -> None:
-        """Raise if it is over; nothing is open on the server, so its limit is noticed here."""
+        """Raise if the transaction has ended; nothing is open on the server, so its time limit is checked here."""
         self._expire()
         super().check_open()
 
@@ -162,10 +162,10 @@ class RedisTransaction(OpenTransaction):
                     "a job that was enqueued in the transaction would now be answered differently: its unique key was "
                     "taken or freed, or its id is known. Nothing was written"
                 )
-            lines = yield from apply(self.connection, self._leases, recorded)
+            key_sets = yield from apply(self.connection, self._leases, recorded)
         except StaleLeases as stale:
             raise self._lost(stale) from None
-        yield from self._place.rows.fill(lines)
+        yield from self._place.rows.fill(key_sets)
         for reported in recorded.ready:
             self.ready.add(reported)
         self.state = TransactionState.ENDED

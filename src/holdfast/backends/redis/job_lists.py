@@ -152,7 +152,7 @@ def _page(
     yield from rows.directory.refresh()
     lanes = [
         number
-        for number, lane in enumerate(rows.directory.lanes)
+        for number, lane in enumerate(rows.directory.seen.lanes)
         if queue in {None, lane[0]} and task in {None, lane[1]}
     ]
     letters = {JobState.SCHEDULED: "st", JobState.BLOCKED: "bq"}.get(state) or LETTERS[CODES[state]]
@@ -212,7 +212,7 @@ def oldest(
 
     Those of a ledger may be gone.
     """
-    lanes = [f"{letter}{number}" for number in range(len(rows.directory.lanes))]
+    lanes = [f"{letter}{number}" for number in range(len(rows.directory.seen.lanes))]
     window = max(2, min(limit, _WINDOW // max(1, len(lanes))))
     commands: list[Command] = []
     for lane in lanes:

@@ -18,12 +18,12 @@ from holdfast.backends.redis.record import (
     COMPLETED,
     RUNNING,
     Extra,
-    Token,
     bucket,
     changed,
     id_of,
     member,
     packed_extra,
+    token_of,
     unpack,
 )
 from holdfast.backends.redis.retention import AT_ONCE
@@ -114,13 +114,15 @@ class RedisJobRows(JobReads):
             case WaitingChildren(seqs):
                 now, rows = yield from self.rows((yield from found_by_seq(seqs)))
                 return Locked(now, (yield from children.decidable(rows)))
-        (yield from pending()).locked.update({row.id: _record(row) for row in rows})
+        (yield from pending()).locked.update({row.id: token_of(row).record for row in rows})
         return Locked(now, sorted(rows, key=lambda row: row.seq))
 
     def write(self, now: int, changes: Sequence[Change], heads: Sequence[int] = ()) -> Steps[list[Change]]:  # noqa: ARG002, D102
         groups = [group_of(_cleaned(each)) for each in changes]
         collected = yield from pending()
-        yield from self.fill({line_of(each.old) for each in changes if each.settles and each.old.limit_key is not None})
+        yield from self.fill(
+            {key_set_of(each.old) for each in changes if each.settles and each.old.limit_key is not None}
+        )
         is_staged = collected.batch is not None
         follow = changes and not is_staged and (collected.jobs or all(each.only_follows for each in changes))
         if collected.is_whole or follow:
@@ -157,9 +159,9 @@ class RedisJobRows(JobReads):
                 result = item.outcome.result if isinstance(item.outcome, Completed) else None
                 if result is not None:
                     words += (number, packed_extra(Extra(result=result)))
-            verdicts, ended, lines, woken = yield ScriptCall(COMPLETE, words)
+            verdicts, ended, key_sets, woken = yield ScriptCall(COMPLETE, words)
             parents, ready = parents + ended, ready + woken
-            yield from self.fill(lines)
+            yield from self.fill(key_sets)
             if b"0" in verdicts:
                 done = {_key(item) for item, verdict in zip(some, verdicts, strict=True) if verdict == ord("1")}
                 refused |= {_key(item) for item in some} - done
@@ -192,9 +194,9 @@ class RedisJobRows(JobReads):
         yield from apply_batches()
         moved = 0
         while moved < limit:
-            some, lines = yield ScriptCall(PROMOTE, [min(AT_ONCE, limit - moved)])
+            some, key_sets = yield ScriptCall(PROMOTE, [min(AT_ONCE, limit - moved)])
             moved += some
-            yield from limit_keys.fill(self, lines)
+            yield from limit_keys.fill(self, key_sets)
             if some < AT_ONCE:
                 break
         yield from self.fill_keys(limit)
@@ -202,10 +204,10 @@ class RedisJobRows(JobReads):
             yield from became_ready()
         return moved
 
-    def fill(self, lines: Collection[bytes]) -> Steps[None]:
+    def fill(self, key_sets: Collection[bytes]) -> Steps[None]:
         """Look at limit keys when the verb is written."""
-        if lines:
-            (yield from pending()).afterwards.append(partial(limit_keys.fill, self, list(lines)))
+        if key_sets:
+            (yield from pending()).afterwards.append(partial(limit_keys.fill, self, list(key_sets)))
 
     def fill_keys(self, limit: int) -> Steps[int]:  # noqa: D102
         return (yield from limit_keys.fill_due(self, limit))
@@ -287,7 +289,7 @@ class RedisJobRows(JobReads):
             some, left = left[:AT_ONCE], left[AT_ONCE:]
             words: list[Word] = []
             for row in some:
-                record = unpack(_record(row))
+                record = unpack(token_of(row).record)
                 words += (set_of(record), member(row.seq, id_of(row.id)), score_of(record))
             verdicts: bytes = yield ScriptCall(DELETE, words)
             if not verdicts:
@@ -318,10 +320,10 @@ class RedisJobRows(JobReads):
         collected = yield from pending()
         groups: list[Group] = []
         for old, new, payload in replacements:
-            body = yield from self.body(id_of(old.id), _record(old))
+            body = yield from self.body(id_of(old.id), token_of(old).record)
             groups.append(replacing(old, new, payload, body))
             if old.limit_key is not None:
-                yield from self.fill([line_of(old)])
+                yield from self.fill([key_set_of(old)])
         yield from became_ready()
         if collected.batch is None:
             for group in groups:
@@ -340,15 +342,9 @@ def _key(item: Finish) -> Key:
     return item.lease.seq, item.lease.fence
 
 
-def _record(row: JobRow) -> bytes:
-    token = row.token
-    assert isinstance(token, Token)  # noqa: S101 - from `lock`
-    return token.record
-
-
-def line_of(row: JobRow) -> bytes:
-    """Return the line of a job's key."""
-    return unpack(_record(row)).line(row.queue)
+def key_set_of(row: JobRow) -> bytes:
+    """Return the name of a job's key set."""
+    return unpack(token_of(row).record).key_set(row.queue)
 
 
 def _cleaned(each: Change) -> Change:

@@ -26,13 +26,13 @@ from holdfast.backends.redis.record import (
     WAITING,
     Extra,
     Record,
-    Token,
     bucket,
     flag,
     id_of,
     member,
     pack,
     pack_body,
+    token_of,
     unpack,
     unpack_body,
 )
@@ -81,8 +81,7 @@ def score_of(record: Record) -> int:
 def group_of(change: Change) -> Group:
     """Return what writes a change, guarded by the row as it was read."""
     old = change.old
-    token = old.token
-    assert isinstance(token, Token)  # noqa: S101 - from `lock`
+    token = token_of(old)
     was, id16 = unpack(token.record), id_of(old.id)
     name, key = member(old.seq, id16), bucket(id16)
     guards = [Guard("h", key, id16, token.record)]
@@ -109,8 +108,7 @@ def group_of(change: Change) -> Group:
 
 def replacing(old: JobRow, new: JobRow, payload: str, body: bytes) -> Group:
     """Return what gives a waiting job new arguments and a new time; a blocked one keeps its place."""
-    token = old.token
-    assert isinstance(token, Token)  # noqa: S101 - from `lock`
+    token = token_of(old)
     was, id16 = unpack(token.record), id_of(old.id)
     _, headers, timeout = unpack_body(body)
     code = was.code if old.state is JobState.BLOCKED else CODES[new.state]
@@ -165,13 +163,13 @@ def _moves(was: Record, becomes: Record, name: bytes, row: JobRow) -> list[Comma
     if was.code == RUNNING:
         commands += [("ZREM", key, name) for key in (f"w{was.worker}", "leases", "asked")]
     commands.append(("ZADD", set_of(becomes), score_of(becomes), name))
-    line = was.line(row.queue)
+    key_set = was.key_set(row.queue)
     if was.code == becomes.code == LIMITED:  # its turn has changed
-        return [*commands, ("ZADD", b"o" + line, becomes.turn, name)]
-    if was.in_line and (was.is_limited or not becomes.in_line):
-        commands.append(("LEAVE", line, name, was.started_at if was.code == RUNNING else ""))
-    if becomes.in_line and (was.is_limited or not was.in_line):
-        commands.append(("JOIN", line, name, becomes.turn if was.is_limited else ""))
+        return [*commands, ("ZADD", b"o" + key_set, becomes.turn, name)]
+    if was.in_key_set and (was.is_limited or not becomes.in_key_set):
+        commands.append(("LEAVE", key_set, name, was.started_at if was.code == RUNNING else ""))
+    if becomes.in_key_set and (was.is_limited or not was.in_key_set):
+        commands.append(("JOIN", key_set, name, becomes.turn if was.is_limited else ""))
     return commands
 
 

@@ -13,7 +13,7 @@ from holdfast.backends.redis.job_rows import RedisJobRows
 from holdfast.backends.redis.record import bucket, id_of, pack_body
 from holdfast.backends.redis.scripts import ENQUEUE, READ
 from holdfast.backends.redis.staging import enqueue_in_pieces, under_lock
-from holdfast.backends.redis.steps import PIECE_BYTES, ScriptCall, Word, pending, pieces_of, read_many
+from holdfast.backends.redis.steps import PIECE_BYTES, ScriptCall, pending, pieces_of, read_many, sized
 from holdfast.backends.redis.unique_keys import recorded
 from holdfast.errors import OutcomeUnknown, StoreUnavailable, Unsupported
 from holdfast.model.instants import span_micros
@@ -129,9 +129,7 @@ class RedisJobs(JobsOverRows):
 def _confirm(ids: Sequence[str]) -> Steps[None]:
     """Wait until replicas have these jobs; raises `OutcomeUnknown` if the server has lost one: after a failover."""
     for start in range(0, len(ids), _IN_ONE):
-        words: list[Word] = []
-        for id16 in map(id_of, ids[start : start + _IN_ONE]):
-            words += (3, "HEXISTS", bucket(id16), id16)
+        words = sized(("HEXISTS", bucket(id16), id16) for id16 in map(id_of, ids[start : start + _IN_ONE]))
         _, *found = yield ScriptCall(READ, words, is_confirmed=True)
         if not all(found):
             raise OutcomeUnknown("the primary was replaced while jobs were enqueued: repeat it with the same ids")

@@ -1,13 +1,14 @@
 """The lanes of a store, and what is set for its queues and tasks, as this process knows them.
 
-A lane, a queue and a task, is a number. `shape` in `meta` is another text whenever a lane is added, or a pause or a
+A lane, a queue and a task, is a number. `shape` in `meta` changes whenever a lane is added, or a pause or a
 limit is set; a claim is refused unless it names the current one. So a claim reads none of this. `lanes` in `meta`, the
-stamp, is another text whenever a lane is added; a script that gets numbers of lanes for new jobs is refused unless it
+stamp, changes whenever a lane is added; a script that gets numbers of lanes for new jobs is refused unless it
 names it. Both are random, not counted: a failover may lose the last lanes, and then others get their numbers.
 """
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,10 +17,11 @@ import msgspec
 
 from holdfast.backends.redis.record import Names
 from holdfast.backends.redis.scripts import COMMIT, READ
-from holdfast.backends.redis.steps import Command, Group, Guard, Restart, ScriptCall, Word, change, read
+from holdfast.backends.redis.steps import Command, Group, Guard, Restart, ScriptCall, change, read, sized
 from holdfast.backends.redis.wire import Server
 from holdfast.store.steps import Steps
 
+_logger = logging.getLogger("holdfast.redis")
 Lane = tuple[str, str]
 LimitParts = tuple[int | None, int | None, int | None, int | None]
 
@@ -82,6 +84,10 @@ class LanesSeen(NamedTuple):
         """Return what is set for a lane's queue and for its task."""
         return self.queues.get(lane[0], FREE), self.tasks.get(lane[1], FREE)
 
+    def is_paused(self, lane: Lane) -> bool:
+        """Whether its queue or its task is paused."""
+        return any(place.paused for place in self.place_of(lane))
+
 
 class LaneDirectory:
     """The lanes, queues and tasks of a store, read again when they have changed.
@@ -95,20 +101,20 @@ class LaneDirectory:
 
     def refresh(self) -> Steps[None]:
         """Read them."""
-        words: list[Word] = []
-        for command in (
-            ("HMGET", "meta", "id", "shape", "lanes"),
-            ("LRANGE", "lanes", 0, -1),
-            ("HGETALL", "queues"),
-            ("HGETALL", "tasks"),
-        ):
-            words += (len(command), *command)
+        meta: Command = ("HMGET", "meta", "id", "shape", "lanes")
+        words = sized([meta, ("LRANGE", "lanes", 0, -1), ("HGETALL", "queues"), ("HGETALL", "tasks")])
         _, (store, shape, stamp), lanes, queues, tasks = yield ScriptCall(READ, words, any_store=True)
         found: list[Lane] = []
         for lane in lanes:
             queue, _, task = lane.decode().partition("\0")
             found.append((queue, task))
         numbers = {lane: number for number, lane in enumerate(found)}
+        if self.seen.store not in {b"", store}:
+            _logger.error(
+                "%s: the store is not the one that this process has used until now: that one was lost or deleted, with "
+                "all its jobs, and a new one was installed",
+                self._server.location.url,
+            )
         self.seen = LanesSeen(store or b"", shape or b"", stamp or b"", found, _places(queues), _places(tasks), numbers)
         self._server.id = self.seen.store
 
@@ -116,21 +122,6 @@ class LaneDirectory:
     def is_replicated(self) -> bool:
         """Whether an enqueue waits for replicas."""
         return self._server.location.replicas > 0
-
-    @property
-    def lanes(self) -> Sequence[Lane]:
-        """The lanes, by number."""
-        return self.seen.lanes
-
-    @property
-    def queues(self) -> Mapping[str, Place]:
-        """What is set for queues."""
-        return self.seen.queues
-
-    @property
-    def tasks(self) -> Mapping[str, Place]:
-        """What is set for tasks."""
-        return self.seen.tasks
 
     @property
     def owner(self) -> object:
@@ -172,14 +163,6 @@ class LaneDirectory:
         """Return the names in a record."""
         queue, task = yield from self.name(lane)
         return Names(queue, task, None if worker is None else worker.decode())
-
-    def place_of(self, lane: Lane) -> tuple[Place, Place]:
-        """Return what is set for a lane's queue and for its task."""
-        return self.seen.place_of(lane)
-
-    def is_paused(self, lane: Lane) -> bool:
-        """Whether its queue or its task is paused."""
-        return any(place.paused for place in self.place_of(lane))
 
     def set(self, kind: str, name: str, **parts: Any) -> Steps[bool]:
         """Set something for a queue or a task (`kind`: queues, tasks); return whether that is a change."""

@@ -87,7 +87,7 @@ class RedisNotifier(RemoteNotifier):
         try:
             connection.send_command("SUBSCRIBE", self._channel)
             connection.read_response()
-            super().notify()  # something may have come while no connection listened
+            super().notify()  # something may have arrived before it subscribed
             super().notify_ends()
             poll = _poll(connection, stop)
             while not stop.is_set() and self._primary.is_current(address):

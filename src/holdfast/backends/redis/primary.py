@@ -7,7 +7,7 @@
 ```
 
 A connection is used only if its server says that it is a primary: a replica answers reads with an older state. In a
-cluster that needs no question: a replica answers MOVED.
+cluster nothing is asked: a replica answers MOVED.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Primary:
         return self.find(TimeLeft(CONNECT_TIMEOUT))
 
     def find(self, left: TimeLeft, steps: int = 0) -> Address:
-        """Return the address of the primary, with blocking calls; so many more steps share the time that is left."""
+        """Return the address of the primary, with blocking calls; the time left is shared with `steps` more."""
         if self.address is _NOWHERE:
             self.address = self._known[0] if self.location.service is None else self._ask_sentinels(left, steps)
         return self.address

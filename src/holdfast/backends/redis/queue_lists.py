@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.backends.redis.job_reads import JobReads, StoredJob
 from holdfast.backends.redis.job_writes import COUNTERS, RUN_TIME
-from holdfast.backends.redis.lane_directory import FREE, Lane, LaneDirectory, LanesSeen
+from holdfast.backends.redis.lane_directory import FREE, Lane, LanesSeen
 from holdfast.backends.redis.record import RETRYING, RUNNING, SCHEDULED, id_of, seq_of, text_of
 from holdfast.backends.redis.steps import AT_ONCE, Command, change, read, read_many
 from holdfast.model.instants import span_micros
@@ -18,15 +18,15 @@ from holdfast.store.steps import Steps
 
 Counted = dict[int, dict[str, int]]
 SETS = "rxstbqf"  # ready, running, delayed, retrying, blocked, waiting for a slot, failed
-_LINES = 500  # order keys that one step looks at
+_KEY_SETS = 500  # order keys that one step looks at
 _MINUTES = 100  # counted minutes that one step reads: each has some numbers for each lane
 _THINGS = ("enqueued", "completed", "retried", "failed", "cancelled", "lost")
 
 
 def counted(
     rows: JobReads, letters: str, *more: Command, is_one_step: bool = False
-) -> Steps[tuple[int, Counted, list[Any]]]:
-    """Return the clock, how many jobs each lane has in some sets, and the replies to more commands.
+) -> Steps[tuple[LanesSeen, int, Counted, list[Any]]]:
+    """Return the lanes, the clock, how many jobs each lane has in some sets, and the replies to more commands.
 
     Each lane is counted at one instant, and all lanes are: if one was added meanwhile, this is repeated. `is_one_step`:
     all at the same instant, however many lanes there are.
@@ -49,12 +49,11 @@ def counted(
         yield from directory.refresh()
     numbers: Iterator[int] = iter(found)
     counts = {lane: {letter: next(numbers) for letter in letters} for lane in lanes}
-    return now, counts, list(numbers)
+    return seen, now, counts, list(numbers)
 
 
-def _heads(rows: JobReads) -> Steps[dict[int, tuple[int, StoredJob]]]:
-    """Return the clock, and the first ready job of each lane that has one."""
-    lanes = range(len(rows.directory.lanes))
+def _heads(rows: JobReads, lanes: Iterable[int]) -> Steps[dict[int, tuple[int, StoredJob]]]:
+    """Return the clock, and the first ready job of each of these lanes that has one."""
     _, found = yield from read_many([("ZRANGE", f"r{lane}", 0, 0) for lane in lanes])
     names = {names[0][8:]: lane for lane, names in zip(lanes, found, strict=True) if names}
     now, jobs = yield from rows.seen(list(names))
@@ -77,21 +76,20 @@ def _summed(counts: Counted, lanes: Sequence[int]) -> tuple[int, int, int, int, 
     return ready, running, delayed + retrying, blocked + limited, failed
 
 
-def _lanes(directory: LaneDirectory | LanesSeen, at: int, name: str) -> list[int]:
-    return [number for number, lane in enumerate(directory.lanes) if lane[at] == name]
+def _lanes(seen: LanesSeen, at: int, name: str) -> list[int]:
+    return [number for number, lane in enumerate(seen.lanes) if lane[at] == name]
 
 
 def _summaries(at: int) -> Callable[..., Steps[list[Any]]]:
     """List the queues (`at` 0) or the tasks (1), by their place in a lane."""
 
     def listing(rows: JobReads, most: int) -> Steps[list[Any]]:
-        _, counts, _ = yield from counted(rows, SETS)
-        heads = yield from _heads(rows)
-        directory = rows.directory
-        places = (directory.queues, directory.tasks)[at]
+        seen, _, counts, _ = yield from counted(rows, SETS)
+        heads = yield from _heads(rows, counts)
+        places = (seen.queues, seen.tasks)[at]
         answer: list[Any] = []
         by_name: defaultdict[str, list[int]] = defaultdict(list)
-        for number, lane in enumerate(directory.lanes):
+        for number, lane in enumerate(seen.lanes):
             by_name[lane[at]].append(number)
         for name in sorted(by_name.keys() | places.keys()):
             lanes = by_name[name]
@@ -107,14 +105,14 @@ def _summaries(at: int) -> Callable[..., Steps[list[Any]]]:
 
 
 def _depth(rows: JobReads, queue: str) -> Steps[list[Any]]:
-    _, counts, _ = yield from counted(rows, "r")
-    return [(sum(counts[lane]["r"] for lane in _lanes(rows.directory, 0, queue)),)]
+    seen, _, counts, _ = yield from counted(rows, "r")
+    return [(sum(counts[lane]["r"] for lane in _lanes(seen, 0, queue)),)]
 
 
 def _waiting_tasks(rows: JobReads) -> Steps[list[Any]]:
-    _, counts, _ = yield from counted(rows, "r")
-    lanes = sorted(rows.directory.lanes[lane] for lane, number in counts.items() if number["r"])
-    return [(*lane, rows.directory.is_paused(lane)) for lane in lanes]
+    seen, _, counts, _ = yield from counted(rows, "r")
+    lanes = sorted(seen.lanes[lane] for lane, number in counts.items() if number["r"])
+    return [(*lane, seen.is_paused(lane)) for lane in lanes]
 
 
 def _job_facts(rows: JobReads, id: str) -> Steps[list[Any]]:  # noqa: A002 - the name of the parameter
@@ -122,10 +120,10 @@ def _job_facts(rows: JobReads, id: str) -> Steps[list[Any]]:  # noqa: A002 - the
     now, found = yield from rows.seen([id_of(id)])
     answer: list[Any] = []
     for job in found:
-        queue, task = rows.directory.place_of((job.names.queue, job.names.task))
+        queue, task = rows.directory.seen.place_of((job.names.queue, job.names.task))
         head: str | None = None
         if job.record.order_key is not None:
-            _, (first,) = yield from read(("ZRANGE", b"o" + job.record.line(job.names.queue), 0, 0))
+            _, (first,) = yield from read(("ZRANGE", b"o" + job.record.key_set(job.names.queue), 0, 0))
             head = text_of(first[0][8:]) if first else None
         answer.append((now, queue.paused, task.paused, head))
     return answer
@@ -133,24 +131,24 @@ def _job_facts(rows: JobReads, id: str) -> Steps[list[Any]]:  # noqa: A002 - the
 
 def _jobs_ahead(rows: JobReads, turn: int, seq: int, limit: int) -> Steps[list[Any]]:
     yield from rows.directory.refresh()
-    lanes = rows.directory.lanes
+    seen = rows.directory.seen
     commands: list[Command] = []
-    for lane in range(len(lanes)):
+    for lane in range(len(seen.lanes)):
         commands.append(("ZCOUNT", f"r{lane}", "-inf", f"({turn}"))
         commands.append(("ZRANGE", f"r{lane}", turn, turn, "BYSCORE", "LIMIT", 0, limit))
     _, found = yield from read_many(commands)
     return [
-        (*lane, rows.directory.is_paused(lane), min(limit, before + sum(seq_of(name) < seq for name in ties)))
-        for lane, before, ties in zip(lanes, found[::2], found[1::2], strict=True)
+        (*lane, seen.is_paused(lane), min(limit, before + sum(seq_of(name) < seq for name in ties)))
+        for lane, before, ties in zip(seen.lanes, found[::2], found[1::2], strict=True)
     ]
 
 
 def _limits(rows: JobReads) -> Steps[list[Any]]:
-    now, counts, (rates,) = yield from counted(rows, "x", ("HGETALL", "rates"))
-    uses = limit_uses(rows.directory.seen, now, {lane: number["x"] for lane, number in counts.items()}, rates)
-    for name, place in sorted(rows.directory.tasks.items()):
+    seen, now, counts, (rates,) = yield from counted(rows, "x", ("HGETALL", "rates"))
+    uses = limit_uses(seen, now, {lane: number["x"] for lane, number in counts.items()}, rates)
+    for name, place in sorted(seen.tasks.items()):
         if place.key_limit != FREE.key_limit:
-            running = yield from _running_with_keys(rows, _lanes(rows.directory, 1, name))
+            running = yield from _running_with_keys(rows, _lanes(seen, 1, name))
             uses.append(("key", name, *place.key_limit, 0, running, now))
     return uses
 
@@ -181,9 +179,10 @@ def rate_field(kind: str, name: str) -> bytes:
 
 def _declared_limits(rows: JobReads) -> Steps[list[Any]]:
     yield from rows.directory.refresh()
-    kinds = (("queue", rows.directory.queues), ("task", rows.directory.tasks))
+    seen = rows.directory.seen
+    kinds = (("queue", seen.queues), ("task", seen.tasks))
     declared = [(kind, name, place.declared) for kind, places in kinds for name, place in places.items()]
-    declared += [("key", name, place.key_declared) for name, place in rows.directory.tasks.items()]
+    declared += [("key", name, place.key_declared) for name, place in seen.tasks.items()]
     return [each for each in declared if each[2] is not None]
 
 
@@ -195,25 +194,28 @@ def _next_due(rows: JobReads) -> Steps[list[Any]]:  # noqa: ARG001
 
 
 def _outstanding(rows: JobReads) -> Steps[list[Any]]:
-    more: list[Command] = [("SSCAN", "lines", 0, "COUNT", _LINES), ("ZCARD", "changed"), ("LRANGE", "batches", 0, -1)]
+    more: list[Command] = [
+        ("SSCAN", "lines", 0, "COUNT", _KEY_SETS),
+        ("ZCARD", "changed"),
+        ("LRANGE", "batches", 0, -1),
+    ]
     # A job whose end makes one of another lane ready is counted, or that other one.
-    _, counts, (scanned, changed, batches) = yield from counted(rows, "rstxq", *more, is_one_step=True)
-    directory = rows.directory
+    seen, _, counts, (scanned, changed, batches) = yield from counted(rows, "rstxq", *more, is_one_step=True)
     answer: list[Any] = []
     for lane, numbers in counts.items():
-        names = directory.lanes[lane]
-        paused = directory.is_paused(names)
+        names = seen.lanes[lane]
+        paused = seen.is_paused(names)
         for state, letter in (("ready", "r"), ("delayed", "s"), ("retrying", "t"), ("running", "x"), ("blocked", "q")):
             if numbers[letter]:
                 answer.append((state, *names, paused and letter != "x", numbers[letter]))
     # Order keys are looked at page by page, and summed: the memory does not grow with them, but the time does.
     behind: Counter[tuple[str, str, str, bool]] = Counter()
     while True:
-        cursor, lines = scanned
-        yield from _add_behind(rows, list(dict.fromkeys(lines)), behind)
+        cursor, key_sets = scanned
+        yield from _add_behind(rows, list(dict.fromkeys(key_sets)), behind)
         if cursor == b"0":
             break
-        _, (scanned,) = yield from read(("SSCAN", "lines", cursor, "COUNT", _LINES))
+        _, (scanned,) = yield from read(("SSCAN", "lines", cursor, "COUNT", _KEY_SETS))
     answer += [(*place, number) for place, number in behind.items()]
     if batches:
         _, staged = yield from read(*(("LLEN", b"g" + batch[:-8]) for batch in batches))
@@ -223,12 +225,12 @@ def _outstanding(rows: JobReads) -> Steps[list[Any]]:
     return answer
 
 
-def _add_behind(rows: JobReads, lines: Sequence[bytes], behind: Counter[tuple[str, str, str, bool]]) -> Steps[None]:
+def _add_behind(rows: JobReads, key_sets: Sequence[bytes], behind: Counter[tuple[str, str, str, bool]]) -> Steps[None]:
     """Count the jobs behind the heads of order keys, under the task of the head."""
-    for start in range(0, len(lines), _LINES):
+    for start in range(0, len(key_sets), _KEY_SETS):
         commands: list[Command] = []
-        for line in lines[start : start + _LINES]:
-            commands += (("ZCARD", b"o" + line), ("ZRANGE", b"o" + line, 0, 0))
+        for key_set in key_sets[start : start + _KEY_SETS]:
+            commands += (("ZCARD", b"o" + key_set), ("ZRANGE", b"o" + key_set, 0, 0))
         _, found = yield from read(*commands)
         waiting = {first[0][8:]: number - 1 for number, first in zip(found[::2], found[1::2], strict=True) if first}
         _, heads = yield from rows.seen(list(waiting))
@@ -236,7 +238,7 @@ def _add_behind(rows: JobReads, lines: Sequence[bytes], behind: Counter[tuple[st
             runs = job.record.code == RUNNING
             is_delayed = job.record.code == SCHEDULED and not job.record.flags & RETRYING
             state = "behind running" if runs else "delayed" if is_delayed else "blocked"
-            queue, task = rows.directory.place_of((job.names.queue, job.names.task))
+            queue, task = rows.directory.seen.place_of((job.names.queue, job.names.task))
             paused = queue.paused or (task.paused and not runs)
             if waiting[job.id16] > 0:
                 behind[state, job.names.queue, job.names.task, paused] += waiting[job.id16]

@@ -86,16 +86,16 @@ class Record(NamedTuple):
         return self.key[:1] == b"\0"
 
     @property
-    def in_line(self) -> bool:
-        """Whether it is in the line of its key: it has one, has not ended, and waits for no parent, nor for its time.
+    def in_key_set(self) -> bool:
+        """Whether it is in a key set: it has a key, has not ended, and waits for no parent, nor for its time.
 
-        One that waits for its time is in the line of an order key.
+        One that waits for its time is in the key set of an order key.
         """
         waiting = LIMITED if self.is_limited else SCHEDULED
         return bool(self.key) and self.code in {READY, waiting, BLOCKED, RUNNING}
 
-    def line(self, queue: str) -> bytes:
-        """Return the line of its key: that of an order key belongs to the queue, that of a limit key to the lane."""
+    def key_set(self, queue: str) -> bytes:
+        """Return the name of its key set: that of an order key is per queue, that of a limit key per lane."""
         return b"\0%d" % self.lane + self.key if self.is_limited else queue.encode() + b"\0" + self.key
 
     @property
@@ -209,6 +209,12 @@ class Token(NamedTuple):
 
     record: bytes
     until: bytes | None
+
+
+def token_of(row: JobRow) -> Token:
+    """Return the token of a row that `lock` has returned."""
+    assert isinstance(row.token, Token)  # noqa: S101
+    return row.token
 
 
 class Names(NamedTuple):

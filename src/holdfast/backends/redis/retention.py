@@ -32,7 +32,7 @@ def prune(rows: JobReads, state: JobState, keep: timedelta, limit: int, complete
     if state is not JobState.COMPLETED or completed_bytes is None:
         return pruned
     while pruned < limit:
-        lanes = range(len(rows.directory.lanes))
+        lanes = range(len(rows.directory.seen.lanes))
         sums: list[Command] = [("GET", "bytes"), ("HVALS", "gone")]
         _, (text, gone, *sizes) = yield from read_many([*sums, *(("LLEN", f"c{lane}") for lane in lanes)])
         size, number = int(text or 0), sum(sizes) - sum(map(int, gone))
@@ -112,7 +112,7 @@ def _retire(names: Sequence[bytes], numbers: Sequence[bytes]) -> Steps[None]:
 
 def _forget(rows: JobReads, retired: dict[int, int]) -> Steps[None]:
     yield from rows.directory.refresh()
-    lanes = range(len(rows.directory.lanes))
+    lanes = range(len(rows.directory.seen.lanes))
     places: list[Command] = [("LINDEX", f"c{lane}", place) for place in (0, -1) for lane in lanes]
     now, found = yield from read_many(places)
     ends = [None if entry is None else unpack_entry(entry)[0] for entry in found]

@@ -89,7 +89,7 @@ def _on_one_store(verb: Verb[T], ready: Ready, directory: LaneDirectory) -> _Req
             return (yield from _for_store(_until_guards_hold(verb, ready), seen.store))
         except AnotherStore:
             continue
-    raise StoreUnavailable("the store is installed again and again: try again when that is done")
+    raise StoreUnavailable("the store was reinstalled repeatedly; retry later")
 
 
 def _for_store(steps: Steps[T], store: bytes) -> _Requests[T]:
@@ -142,4 +142,4 @@ def _until_guards_hold(verb: Verb[T], ready: Ready) -> Steps[T]:
         for reported in seen:
             ready.add(reported)
         return answer
-    raise StoreUnavailable("what this call needs changes faster than it can be written: try again")
+    raise StoreUnavailable("too many concurrent changes; retry")

@@ -29,11 +29,11 @@ class RedisSchema:
         found = await self._version()  # first: in a cluster it finds the node that has the store, for what names no key
         self.report = await ask_server(self._wire)
         self.report.check(self._location)
-        warning = require(self._location, self.report.persistence)
-        if warning is not None:
+        for warning in require(self._location, self.report.persistence):
             _logger.warning("%s", warning)
         if install and self._location.install == "auto" and not found:
             await self.install()
+            _logger.info("%s: installed an empty store: there was none of this name", self._location.url)
         await self.check()
 
     async def install(self, *, only_existing: bool = False) -> int:  # noqa: D102

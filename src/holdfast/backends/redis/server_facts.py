@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.backends.redis.durability import Persistence, lack
+from holdfast.backends.redis.durability import Persistence, lacks
 from holdfast.backends.redis.error_map import REMEDIES
 from holdfast.backends.redis.location import RedisLocation
 from holdfast.backends.redis.wire import AsyncWire
@@ -41,7 +41,7 @@ class ServerReport(msgspec.Struct, frozen=True):
         return Persistence.of(self.info, self.settings)
 
     def check(self, location: RedisLocation) -> None:
-        """Raise if no store can be on such a server, or not yet."""
+        """Raise if such a server cannot have a store, or cannot yet."""
         if self.info.get("loading") == "1":  # until it has, it says that it has no append-only file
             raise StoreUnavailable(f"{location.url}: {REMEDIES['LOADING']}")
         if tuple(int(part) for part in self.version.split(".")[:2]) < OLDEST[self.kind]:
@@ -70,7 +70,7 @@ class ServerReport(msgspec.Struct, frozen=True):
             "evicts": "yes" if self._evicts else "no",
             **{name.replace("-", "_"): text for name, text in (self.settings or {}).items()},
         }
-        missing = lack(location, found)
+        missing = next(lacks(location, found), None)
         if missing is not None:
             facts |= {
                 "durability_lack": missing.text,

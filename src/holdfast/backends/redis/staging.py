@@ -3,15 +3,15 @@
 ```text
    lock ─▶ read, decide ─▶ stage pieces ─▶ one script: the batch is enqueued ─▶ apply pieces ─▶ unlocked
    └─ 2 s, and 0.2 ms for each job; ─┘              no expiry                   by any process
-      renewed before each call
+      extended before each call
 ```
 
 Pieces that were staged have no effect until the batch is complete. From then on its jobs are enqueued: if the process
-ends, the next one that promotes, or meets the lock, goes on.
+ends, the next one that promotes, or meets the lock, resumes it.
 
 Only a call with conditions (unique keys, parents) takes the lock (`lua/batch_lock.lua`). While a batch has it, no other
-call writes conditions, and no job is deleted. So what the call reads stays valid, and it needs no guards. It renews the
-lock before each of its calls: reading may take many of them.
+call writes conditions, and no job is deleted. So what the call reads stays valid, and it needs no guards. It extends
+the lock before each of its calls: reading may take many of them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def enqueue_in_pieces(packed: Sequence[bytes]) -> Steps[bytes]:
 def under_lock(steps: Steps[T], size: int) -> Steps[T]:
     """Stage what these steps collect; until it is written, no other call writes conditions, or deletes jobs.
 
-    The lock is renewed before each call. If it was lost, what was read may have changed: raises `Restart`. Between two
+    The lock is extended before each call. If it was lost, what was read may have changed: raises `Restart`. Between two
     calls the process computes, for a time that grows with the `size`, the number of jobs and links; so does the lock's.
     """
     batch = StagedBatch(secrets.token_bytes(16), _LOCKED + _FOR_EACH * size)
@@ -107,7 +107,7 @@ def unlock(collected: Pending) -> Steps[None]:
 
 
 def wait_for_batch() -> Steps[None]:
-    """Wait while a batch has the lock; go on with it if it is enqueued."""
+    """Wait while a batch has the lock; resume it if it is enqueued."""
     for _ in range(_WAITS):
         now, (text,) = yield from read(("GET", "batch_lock"))
         until = 0 if text is None else int.from_bytes(text[16:], "big")

@@ -61,7 +61,7 @@ class Pause(NamedTuple):
 
 
 class Restart(Exception):  # noqa: N818 - not an error: the verb starts again
-    """What a verb has read is out of date; nothing was written."""
+    """What a verb has read has changed; nothing was written."""
 
 
 class AnotherStore(Exception):  # noqa: N818 - as above
@@ -84,6 +84,11 @@ class Guard(NamedTuple):
 _UNLOCKED = Guard("unlocked", "", "", "")
 
 
+def sized(commands: Iterable[Command]) -> list[Word]:
+    """Return commands as scripts read them: each after the number of its words."""
+    return [word for command in commands for word in (len(command), *command)]
+
+
 class Group(NamedTuple):
     """Commands that are applied together, if all guards hold; the second word of each is a key without the prefix."""
 
@@ -95,10 +100,7 @@ class Group(NamedTuple):
         words: list[Word] = [len(self.guards)]
         for guard in self.guards:
             words += guard
-        words.append(len(self.commands))
-        for command in self.commands:
-            words += (len(command), *command)
-        return words
+        return [*words, len(self.commands), *sized(self.commands)]
 
 
 class StagedBatch(NamedTuple):
@@ -199,10 +201,7 @@ def collect(guards: Iterable[Guard], commands: Iterable[Command]) -> Steps[None]
 
 def read(*commands: Command) -> Steps[tuple[int, list[Any]]]:
     """Run reading commands in one step; return the store's clock, and the replies."""
-    words: list[Word] = []
-    for command in commands:
-        words += (len(command), *command)
-    reply = yield ScriptCall(READ, words)
+    reply = yield ScriptCall(READ, sized(commands))
     return int(reply[0]), reply[1:]
 
 

@@ -182,7 +182,7 @@ class AsyncWire:
         return is_current and not connection.is_busy and connection.connection.is_connected
 
     def is_broken(self, connection: Link) -> bool:
-        """Whether the server has closed an idle connection, or is not the primary any more."""
+        """Whether the server has closed an idle connection, or is no longer the primary."""
         reader = getattr(connection.connection, "_reader", None)
         return reader is None or reader.at_eof() or not self._server.primary.is_current(connection.address)
 

@@ -49,21 +49,21 @@ local function apply(words, n, instant, mode)
     if mode == '?' then return '' end
   end
 
-  local lines, scheduled, calm = {}, {}, {}
+  local key_sets, scheduled, calm = {}, {}, {}
   local steps = {
     COUNT = function(words) count(words[2], words[3], 1) end,
     CHANGED = function(words) record_change(words[2]) end,
     WAKE = function() woken = true end,
-    MARK = function(words) lines[words[2]] = true end,
+    MARK = function(words) key_sets[words[2]] = true end,
     CALM = function(words) calm[words[2]] = true end,
     JOIN = function(words)
       call('ZADD', P .. 'o' .. words[2], words[4] ~= '' and words[4] or call('INCR', P .. 'seq'), words[3])
-      lines[words[2]] = true
+      key_sets[words[2]] = true
     end,
     LEAVE = function(words)
       call('ZREM', P .. 'o' .. words[2], words[3])
       if byte(words[2]) == 0 then leave_slot(words[2], words[3], words[4]) end
-      lines[words[2]] = true
+      key_sets[words[2]] = true
     end,
     -- Marks the link of a child to the parent of this seq as broken; without a seq, none is.
     BROKEN = function(words)
@@ -97,7 +97,7 @@ local function apply(words, n, instant, mode)
   end
   flush()
   local answers = #jobs > 0 and insert(jobs, instant, seqs) or ''
-  settle_all(lines)
+  settle_all(key_sets)
   -- The leases that these workers keep are no longer isolated.
   for worker in pairs(calm) do
     local members, kept = call('ZRANGE', P .. 'w' .. worker, 0, 9999), {}

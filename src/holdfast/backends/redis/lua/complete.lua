@@ -1,10 +1,10 @@
 -- Completes the jobs that are held under the leases in ARGV[3]: 32 bytes each, seq, id and fence. From ARGV[4] on pairs:
--- the number of a lease, and its result, packed. Returns 1 for each that is done, how many of them are parents, lines to look
+-- the number of a lease, and its result, packed. Returns 1 for each that is done, how many of them are parents, key sets to look
 -- at, and 1 if other jobs are ready because of it.
 local text, results, ids, verdicts = ARGV[3], {}, {}, {}
 for i = 4, #ARGV, 2 do results[tonumber(ARGV[i])] = ARGV[i + 1] end
 for i = 1, #text / 32 do ids[i] = sub(text, i * 32 - 23, i * 32 - 8) end
-local found, lines, ended, done, size = records(ids), {}, {}, {}, 0
+local found, key_sets, ended, done, size = records(ids), {}, {}, {}, 0
 local leases, of_lanes, of_workers, starts, bucket, hash = words_of('ZREM', 'leases'), {}, {}, {}, nil, nil
 for i = 1, #ids do
   local id, record, place = ids[i], found[i], i * 32 - 31
@@ -31,13 +31,13 @@ for i = 1, #ids do
     if band(flags, KEYED) > 0 then
       position = 79 + at('>I2', record, 77)
       order_key = sub(record, 77, position - 1)
-      local line = line_of(lane.name, sub(order_key, 3))
+      local key_set = key_set_of(lane.name, sub(order_key, 3))
       if byte(order_key, 3) == 0 then
-        leave_slot(line, member, int(starts[started]))
+        leave_slot(key_set, member, int(starts[started]))
       else
-        put('ZREM', 'o' .. line, member)
+        put('ZREM', 'o' .. key_set, member)
       end
-      lines[line] = true
+      key_sets[key_set] = true
     end
     if band(flags, EXTRA) > 0 then position = position + 4 + at('>I4', record, position) end
     if band(flags, ASKED) > 0 then put('ZREM', 'asked', member) end
@@ -69,7 +69,7 @@ flush()
 if size > 0 then
   call('INCRBY', P .. 'bytes', size)
   for _, member in ipairs(ended) do record_change(member) end
-  settle_all(lines)
+  settle_all(key_sets)
   wake()
   notify_ends()
 end

@@ -1,5 +1,5 @@
 -- Deletes ended jobs with all that belongs to them. ARGV in threes from ARGV[3] on: the set, the member, its score. Returns
--- 1 for each that is deleted; 0 for one that is not there any more; 2 for one that has a child that has not ended; - for one
+-- 1 for each that is deleted; 0 for one that is no longer there; 2 for one that has a child that has not ended; - for one
 -- that is left to the next call, because those before it have many children. Returns '' while a batch with conditions has
 -- the lock.
 local CHILDREN, MORE, looked_at, entries_left = 1000, 10, 0, 5000

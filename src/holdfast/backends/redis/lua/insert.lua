@@ -2,7 +2,7 @@
 -- lane, priority, max_attempts, kind, time, 2 bytes of length and the key, the payload's length, the body.
 local DELAYED, INSTANT, WAITS, PARENT, SMALL = 1, 2, 4, 8, 1028
 
--- `given`: the seqs, 8 bytes each, if they were taken before; then a line's places are newer than those that it has got
+-- `given`: the seqs, 8 bytes each, if they were taken before; then a key set's places are newer than those that it has got
 -- meanwhile.
 local function insert(jobs, instant, given)
   local ids, fresh, answers, seen = {}, {}, {}, {}
@@ -15,7 +15,7 @@ local function insert(jobs, instant, given)
   end
   if #fresh == 0 then return table.concat(answers) end
   local places = call('INCRBY', P .. 'seq', #fresh) - #fresh
-  local enqueued, lines, buckets, numbers, turns, seqs = pack('>i8', instant), {}, {}, {}, {}, {}
+  local enqueued, key_sets, buckets, numbers, turns, seqs = pack('>i8', instant), {}, {}, {}, {}, {}
   for n, i in ipairs(fresh) do
     local job, id, seq = jobs[i], ids[i], given and given ~= '' and at('>I8', given, i * 8 - 7) or places + n
     seqs[n] = seq
@@ -59,9 +59,9 @@ local function insert(jobs, instant, given)
       put('ZADD', (state == LIMITED and 'q' or 'b') .. lane, int(seq), member)
     end
     if state == BLOCKED or state == LIMITED then
-      local line = line_of(lane, sub(key, 3))
-      put('ZADD', 'o' .. line, int(state == LIMITED and run - head_start or places + n), member)
-      lines[line] = true
+      local key_set = key_set_of(lane, sub(key, 3))
+      put('ZADD', 'o' .. key_set, int(state == LIMITED and run - head_start or places + n), member)
+      key_sets[key_set] = true
     end
     numbers[lane] = (numbers[lane] or 0) + 1
     buckets[bucket] = sub(id, 1, 4)
@@ -84,6 +84,6 @@ local function insert(jobs, instant, given)
     from = to + 1
   end
   flush()
-  settle_all(lines)
+  settle_all(key_sets)
   return table.concat(answers)
 end

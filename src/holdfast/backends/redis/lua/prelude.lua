@@ -171,11 +171,11 @@ local function record_change(member)
   call('ZADD', P .. 'changed', number, pack('>I8', number) .. member)
 end
 
--- The line of an order key of a queue is a set of its unfinished jobs by place. The first is the head; only it is not
--- blocked. The line of a limit key, which begins with NUL and its lane, is a set of those that wait for a slot, by turn.
+-- A key set has the jobs of one key. That of an order key of a queue has its unfinished jobs, by place: the first is the head;
+-- only it is not blocked. That of a limit key, whose name begins with NUL and its lane, has those that wait for a slot, by turn.
 local lane_names, marked, mark = {}, {}, nil
 
-local function line_of(lane, key)
+local function key_set_of(lane, key)
   if byte(key) == 0 then return '\0' .. lane .. key end
   local name = lane_names[lane]
   if not name then
@@ -186,32 +186,32 @@ local function line_of(lane, key)
 end
 
 -- A job of a limit key leaves its slot, if it has one. The start of an attempt that is still to be counted is kept.
-local function leave_slot(line, member, started)
-  call('ZREM', P .. 'm' .. line, member)
-  if started ~= '' and call('HEXISTS', P .. 'l' .. line, member) == 1 then
-    call('HSET', P .. 'l' .. line, member, 's' .. started)
+local function leave_slot(key_set, member, started)
+  call('ZREM', P .. 'm' .. key_set, member)
+  if started ~= '' and call('HEXISTS', P .. 'l' .. key_set, member) == 1 then
+    call('HSET', P .. 'l' .. key_set, member, 's' .. started)
   else
-    call('HDEL', P .. 'l' .. line, member)
+    call('HDEL', P .. 'l' .. key_set, member)
   end
 end
 
--- Which jobs of a limit key are admitted is decided outside of scripts: its line is marked, to be looked at.
-local function mark_line(line)
+-- Which jobs of a limit key are admitted is decided outside of scripts: its key set is marked for that.
+local function mark_key_set(key_set)
   if not mark then  -- as a fence: a failover may have lost the last ones
     mark = int(math.max((tonumber(call('GET', P .. 'marks')) or 0) + 1, now))
     call('SET', P .. 'marks', mark)
   end
-  put('HSET', 'l' .. line, 'v', mark)
-  put('ZADD', 'y' .. string.match(line, '%d+'), 0, line)
-  put('ZADD', 'wakes', 0, line)
-  marked[#marked + 1] = line
+  put('HSET', 'l' .. key_set, 'v', mark)
+  put('ZADD', 'y' .. string.match(key_set, '%d+'), 0, key_set)
+  put('ZADD', 'wakes', 0, key_set)
+  marked[#marked + 1] = key_set
 end
 
--- A line without a head takes its first waiting job: ready, or scheduled if it is not yet due. A job whose record the server
--- has evicted leaves its line.
-local function settle(line)
-  if byte(line) == 0 then return mark_line(line) end
-  local key, member, id, record = P .. 'o' .. line, nil, nil, nil
+-- A key set without a head takes its first waiting job: ready, or scheduled if it is not yet due. A job whose record the server
+-- has evicted leaves its key set.
+local function settle(key_set)
+  if byte(key_set) == 0 then return mark_key_set(key_set) end
+  local key, member, id, record = P .. 'o' .. key_set, nil, nil, nil
   for _ = 1, 1000 do
     member = call('ZRANGE', key, 0, 0)[1]
     id = member and sub(member, 9)
@@ -219,7 +219,7 @@ local function settle(line)
     if record or not member then break end
     call('ZREM', key, member)
   end
-  call(call('ZCARD', key) > 1 and 'SADD' or 'SREM', P .. 'lines', line)
+  call(call('ZCARD', key) > 1 and 'SADD' or 'SREM', P .. 'lines', key_set)
   if not record or byte(record, 1) ~= BLOCKED then return end
   local turn, lane = at('>i8', record, 13), int(at('>I4', record, 29))
   local run = turn + at('>i4', record, 33) * STEP
@@ -229,7 +229,7 @@ local function settle(line)
   if state == READY then put_ready(lane, int(turn), member) else put_scheduled('s' .. lane, int(run), member) end
 end
 
-local function settle_all(lines)
-  for line in pairs(lines) do settle(line) end
+local function settle_all(key_sets)
+  for key_set in pairs(key_sets) do settle(key_set) end
   flush()
 end

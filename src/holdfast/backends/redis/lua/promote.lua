@@ -1,6 +1,6 @@
--- Moves at most ARGV[3] due jobs from scheduled to ready, the longest due first; returns how many, and lines to look at.
+-- Moves at most ARGV[3] due jobs from scheduled to ready, the longest due first; returns how many, and key sets to look at.
 local sets, ids = call('ZRANGE', P .. 'due', '-inf', int(now), 'BYSCORE'), {}
-local places, lines = first_of(sets, tonumber(ARGV[3])), {}
+local places, key_sets = first_of(sets, tonumber(ARGV[3])), {}
 for i, place in ipairs(places) do
   if place[1] <= now then ids[i] = sub(place[3], 9) end
 end
@@ -10,10 +10,10 @@ local function move(id, record, member)
   local flags, lane = byte(record, 2), int(at('>I4', record, 29))
   local state, turn = READY, int(at('>i8', record, 13))
   if band(flags, KEYED) > 0 and byte(record, 51) == 0 then
-    local line = line_of(lane, sub(record, 51, 50 + at('>I2', record, 49)))
-    state, lines[line] = LIMITED, true
+    local key_set = key_set_of(lane, sub(record, 51, 50 + at('>I2', record, 49)))
+    state, key_sets[key_set] = LIMITED, true
     put('ZADD', 'q' .. lane, int(at('>I8', member, 1)), member)
-    put('ZADD', 'o' .. line, turn, member)
+    put('ZADD', 'o' .. key_set, turn, member)
   else
     put_ready(lane, turn, member)
   end
@@ -25,7 +25,7 @@ for i, id in ipairs(ids) do
   put('ZREM', places[i][4], member)
   if found[i] then move(id, found[i], member) end  -- or the server has evicted its record
 end
-settle_all(lines)
+settle_all(key_sets)
 for _, set in ipairs(sets) do redue(set) end
 wake()
 return {#ids, marked}
