@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID, uuid5
@@ -18,7 +18,7 @@ from holdfast.model.job import NewJob
 from holdfast.server.api.fields import IDEMPOTENCY_KEY, NoFields
 from holdfast.server.api.job_schemas import BatchRequest, EnqueuedBatch, EnqueuedJob, NewJobRequest
 from holdfast.server.api.jobs import OF_A_JOB
-from holdfast.server.api.operation import Answer, ApiCall, Need, Operation
+from holdfast.server.api.operation import Answer, ApiCall, Need, Operation, invalid
 from holdfast.server.problems import Problem, problem_of
 from holdfast.store.values import Enqueued
 
@@ -107,24 +107,44 @@ async def enqueue_job(call: ApiCall[NoFields, NewJobRequest]) -> Answer:
     return Answer(known, 201 if known.created else 200, {"location": place})
 
 
-async def _check_same(app: App, job: NewJob) -> None:
+def _call_of(job: NewJob) -> tuple[str, str, str]:
+    return job.task, job.queue, job.payload
+
+
+async def _check_same(app: App, job: NewJob, where: str = "") -> None:
     """Raise `Problem` 422 if the job that has this id is another call."""
     try:
         known = await app.jobs.show(job.id)
     except JobNotFound:  # deleted since the answer: what it was cannot be compared
         return
-    if (known.job.task, known.job.queue, known.payload) != (job.task, job.queue, job.payload):
+    if (known.job.task, known.job.queue, known.payload) != _call_of(job):
         detail = f"job {job.id} exists and is another call: its task, queue or arguments differ; choose another id"
-        raise Problem(422, "id-reused", detail, members={"job_id": job.id})
+        raise Problem(422, "id-reused", where + detail, members={"job_id": job.id})
+
+
+async def _check_known(app: App, jobs: Sequence[NewJob], chosen: Collection[str]) -> set[str]:
+    """Return which of the ids that a client has chosen are known; raise `Problem` 422 if one of them is another call.
+
+    It is asked before the jobs are written, so that a batch that is refused enqueues nothing.
+    """
+    if not chosen:
+        return set()
+    known = {seen.id for seen in await app.backend.insight.states(list(chosen))}
+    for index, job in enumerate(jobs):
+        if job.id in known:
+            await _check_same(app, job, f"jobs[{index}]: ")
+    return known
 
 
 async def enqueue_batch(call: ApiCall[NoFields, BatchRequest]) -> Answer:
     """Enqueue jobs, all or none.
 
-    With an `Idempotency-Key` header, jobs without `id` get one made of the key and their place in the list.
+    With an `Idempotency-Key` header, jobs without `id` get one made of the key and their place in the list. An id of
+    another call is answered with 422 `id-reused`, and nothing is enqueued, unless that call was made at the same time.
     """
     key = _idempotency_key(call)
     jobs: list[NewJob] = []
+    chosen: dict[str, int] = {}
     for index, wanted in enumerate(call.body.jobs):
         try:
             jobs.append(_new_job(call, wanted, None if key is None else str(uuid5(_KEYS, f"{key}\n{index}"))))
@@ -132,7 +152,15 @@ async def enqueue_batch(call: ApiCall[NoFields, BatchRequest]) -> Answer:
             problem = problem_of(error)
             detail = f"jobs[{index}]: {problem.detail}. Nothing was enqueued"
             raise Problem(problem.status, problem.name, detail, members=problem.members) from error
+        if wanted.id is not None or key is not None:
+            first = chosen.setdefault(jobs[-1].id, index)
+            if _call_of(jobs[first]) != _call_of(jobs[index]):
+                raise invalid(f"jobs[{index}]: another call with its id is jobs[{first}]. Nothing was enqueued")
+    known = await _check_known(call.app, jobs, chosen)
     answers = await _enqueue(call.app, jobs)
+    for index, (job, answer) in enumerate(zip(jobs, answers, strict=True)):
+        if answer is False and job.id not in known:  # another request has just enqueued it
+            await _check_same(call.app, job, f"the other jobs are enqueued; jobs[{index}]: ")
     found = [_answer(job, answer) for job, answer in zip(jobs, answers, strict=True)]
     return Answer(EnqueuedBatch(found), 201 if any(job.created for job in found) else 200)
 
