@@ -68,6 +68,11 @@ class RemoteAttempts:
             kept = msgspec.structs.replace(job, payload="")
             self._running[job.seq, job.fence] = _RemoteAttempt(kept, worker_id, reports, now, now + lease_seconds)
 
+    def knows(self, lease: Lease) -> bool:
+        """Whether this lease of this job was claimed from this server, and the end of its attempt was not yet seen."""
+        attempt = self._running.get((lease.seq, lease.fence))
+        return attempt is not None and attempt.job.id == lease.job_id
+
     def extended(self, lease: Lease, lease_seconds: float) -> None:
         """Note that a lease was extended."""
         attempt = self._running.get((lease.seq, lease.fence))
