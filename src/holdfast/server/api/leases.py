@@ -96,11 +96,13 @@ async def extend_leases(call: ApiCall[NoFields, ExtendBody]) -> Answer:
 
 async def extended(call: ApiCall[Any, Any], items: Sequence[ExtendedItem], lease_seconds: float) -> list[ExtendVerdict]:
     """Extend leases, and record the progress of their jobs; return a verdict for each."""
+    duration = timedelta(seconds=lease_seconds)
+    call.state.claims.serve(duration)
     own = await _own(call, [item.lease for item in items])
     leases = [_lease(item.lease) for item, is_own in zip(items, own, strict=True) if is_own]
     verdicts: dict[Lease, str] = dict.fromkeys(leases, "extended")
     if leases:
-        answer = await call.state.extending.extend(leases, timedelta(seconds=lease_seconds))
+        answer = await call.state.extending.extend(leases, duration)
         verdicts |= dict.fromkeys(answer.skipped, "locked")
         verdicts |= dict.fromkeys(answer.cancel_asked, "cancel")
         verdicts |= dict.fromkeys(answer.lost, "lost")
