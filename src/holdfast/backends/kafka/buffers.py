@@ -185,7 +185,10 @@ class PartitionBuffer:
 
 
 def _size(events: Sequence[StoredEvent]) -> int:
-    return sum([len(event.payload) for event in events])
+    """Return what records hold that others decide on: payload, key and headers."""
+    size = sum([len(event.payload) + len(event.stream) for event in events])
+    headers = [event.headers for event in events if event.headers]
+    return size + sum([len(name) + len(value) for given in headers for name, value in given.items()])
 
 
 def gone(buffer: PartitionBuffer) -> EventsGone:
