@@ -256,6 +256,18 @@ async def test_a_job_is_cancelled_retried_copied_and_deleted(http):
     assert (await http.get(f"/v1/jobs/{job_id}")).status_code == 404
 
 
+async def test_a_copy_with_an_id_is_repeated_as_an_enqueue_is(http):
+    job_id, other_id = await enqueue(http), await enqueue(http, kwargs={"order_id": 8})
+    body = {"id": new_id()}
+
+    first, second = [await http.post(f"/v1/jobs/{job_id}/copy", json=body) for _ in range(2)]
+    other = await http.post(f"/v1/jobs/{other_id}/copy", json=body)
+
+    assert [(each.status_code, each.json()["created"]) for each in (first, second)] == [(201, True), (200, False)]
+    assert first.headers["location"].endswith(body["id"])
+    assert (other.status_code, other.json()["type"]) == (422, "/v1/problems/id-reused")
+
+
 async def test_a_scheduled_job_is_run_now(http):
     job_id = await enqueue(http, delay_seconds=3600)
 

@@ -10,15 +10,16 @@ from uuid import UUID, uuid5
 
 import msgspec
 
+from holdfast.app.admin import copy_of
 from holdfast.errors import HoldfastError, JobNotFound, OutcomeUnknown, TaskNotFound
 from holdfast.jobs.enqueue import job_template, new_job, unknown_enqueue
 from holdfast.jobs.task import Task, make_task
 from holdfast.model.ids import new_id
 from holdfast.model.job import NewJob
 from holdfast.server.api.fields import IDEMPOTENCY_KEY, NoFields
-from holdfast.server.api.job_schemas import BatchRequest, EnqueuedBatch, EnqueuedJob, NewJobRequest
+from holdfast.server.api.job_schemas import BatchRequest, CopyRequest, EnqueuedBatch, EnqueuedJob, NewJobRequest
 from holdfast.server.api.jobs import OF_A_JOB
-from holdfast.server.api.operation import Answer, ApiCall, Need, Operation, invalid
+from holdfast.server.api.operation import Answer, ApiCall, Need, Operation, invalid, trace_of
 from holdfast.server.problems import Problem, problem_of
 from holdfast.store.values import Enqueued
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from holdfast.jobs.enqueue import JobOptions
 
 _KEYS: Final = UUID("6f1d8d0a-6c0e-5c0b-9f0e-2a7f3f6a1b52")  # the namespace of ids that are made of idempotency keys
-_TRACE: Final = ("traceparent", "tracestate")
 
 
 def _any_call(*args: Any, **kwargs: Any) -> None:
@@ -50,8 +50,6 @@ def _new_job(call: ApiCall[Any, Any], wanted: NewJobRequest, own_id: str | None)
     """Return the job, checked; raises `HoldfastError`."""
     task = _task(call.app, wanted.task)
     args, kwargs = task.signature.decode(msgspec.json.encode((wanted.args, wanted.kwargs)).decode())
-    given = call.request.headers
-    trace = {name: given[name] for name in _TRACE if name in given}
     options = {
         "queue": wanted.queue,
         "delay": wanted.delay_seconds,
@@ -59,7 +57,7 @@ def _new_job(call: ApiCall[Any, Any], wanted: NewJobRequest, own_id: str | None)
         "priority": wanted.priority,
         "max_attempts": wanted.max_attempts,
         "timeout": wanted.timeout_seconds,
-        "headers": {**trace, **(wanted.headers or {})} or None,
+        "headers": {**trace_of(call.request), **(wanted.headers or {})} or None,
         "order_key": wanted.order_key,
         "limit_key": wanted.limit_key,
         "unique_key": wanted.unique_key,
@@ -99,6 +97,19 @@ async def enqueue_job(call: ApiCall[NoFields, NewJobRequest]) -> Answer:
     """
     key = _idempotency_key(call)
     job = _new_job(call, call.body, None if key is None else str(uuid5(_KEYS, key)))
+    return await _enqueued(call, job)
+
+
+async def copy_job(call: ApiCall[NoFields, CopyRequest]) -> Answer:
+    """Enqueue a copy of a job, to run at once.
+
+    With an `id` it is safe to repeat, and answered as an enqueue.
+    """
+    details = await call.app.jobs.show(call.path("job_id"))
+    return await _enqueued(call, copy_of(details, call.body.id or new_id()))
+
+
+async def _enqueued(call: ApiCall[Any, Any], job: NewJob) -> Answer:
     (answer,) = await _enqueue(call.app, [job])
     if answer is False:
         await _check_same(call.app, job)
@@ -185,5 +196,13 @@ OPERATIONS: Final = (
         {201: EnqueuedBatch, 200: EnqueuedBatch},
         body=BatchRequest,
         problems=(404, 409),
+    ),
+    Operation(
+        "POST",
+        "/v1/jobs/{job_id}/copy",
+        copy_job,
+        Need.OPERATE,
+        {201: EnqueuedJob, 200: EnqueuedJob},
+        body=CopyRequest,
     ),
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 from starlette.convertors import StringConvertor, register_url_convertor
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 Q = TypeVar("Q")
 B = TypeVar("B")
+_TRACE: Final = ("traceparent", "tracestate")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -243,6 +244,11 @@ def check_queues(call: ApiCall[Any, Any], queues: Sequence[str]) -> None:
 def by_id(field: str, *names: str, at: str = "id") -> dict[str, Mapping[str, Any]]:
     """Return links to operations that take a member of an answer as a parameter of their path."""
     return {name: {"parameters": {field: f"$response.body#/{at}"}} for name in names}
+
+
+def trace_of(request: Request) -> dict[str, str]:
+    """Return the context of the trace that a request belongs to: it goes into the headers of what is stored."""
+    return {name: request.headers[name] for name in _TRACE if name in request.headers}
 
 
 def invalid(detail: str) -> Problem:
