@@ -17,7 +17,6 @@ from tests.servers.postgres_schemas import clean_schema
 
 from holdfast import Event
 from holdfast.app import operations
-from holdfast.backends.postgres.wire import LibpqConnection
 from holdfast.server.claims import WaitingClaims
 from holdfast.server.dashboard.pages import PAGES
 from holdfast.server.operating import Operating
@@ -43,29 +42,14 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def asked(store: str, statements: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Any]]:
+def asked(store: str, statements: Any, exchanges: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Any]]:
     """What the store was asked since the last call: statements of SQLite, exchanges with PostgreSQL."""
     monkeypatch.setattr(WaitingClaims, "_keep_up", lambda *_: None)  # they ask by themselves, at any time
     monkeypatch.setattr(Operating, "begin", lambda _: None)
     monkeypatch.setattr(operations, "LOOKED_AT", operations.COUNTED)  # what a preview reads must fit into `FEW`
     reader = store_figures.FigureReader.__init__
     monkeypatch.setattr(reader, "__kwdefaults__", {"kept_for": 0.0})  # otherwise a figure is now read, now remembered
-    if store.startswith("sqlite"):
-        return cast("Callable[[], list[Any]]", statements)
-    exchanges: list[None] = []
-    known = LibpqConnection._answers
-
-    async def noted(self: Any, *given: Any, **more: Any) -> Any:
-        exchanges.append(None)
-        return await known(self, *given, **more)
-
-    def since() -> list[None]:
-        found = list(exchanges)
-        exchanges.clear()
-        return found
-
-    monkeypatch.setattr(LibpqConnection, "_answers", noted)
-    return since
+    return cast("Callable[[], list[Any]]", statements if store.startswith("sqlite") else exchanges)
 
 
 @asynccontextmanager

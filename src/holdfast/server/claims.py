@@ -42,8 +42,8 @@ _LOOKS_PER_GAP: Final = RESCUE_PARTS / LATE_PARTS  # each round keeps the access
 _SOONEST: Final = 0.01
 _REST: Final = 0.02  # seconds between rounds: each commit of another process may notify
 _EACH: Final = 0.0025
-"""Seconds between two questions of a waiting group, times the number of groups: all together ask the store at most 400
-times per second, and of a thousand groups each every 2.5 s."""
+"""Minimum interval between claims of a group, per group, in seconds: all groups together ask the store at most 400
+times per second, and each of a thousand groups every 2.5 s."""
 _LIMIT: Final = 1000  # jobs promoted, rescued or pruned in one call
 _PRUNE_EVERY: Final = 60.0
 

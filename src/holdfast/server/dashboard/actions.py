@@ -1,7 +1,7 @@
 """What the forms do: each verb with the role that it needs, as a call of the app and a sentence about its result.
 
 A form of a job repeats the state that its page showed. If the job has changed since then, the action is refused: the
-tab is stale, and its viewer decided on something else than what is there now.
+tab is stale, and its viewer decided on an older state.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Action(msgspec.Struct, frozen=True):
     question: str = ""
     effect: str = ""
     has_reason: bool = False
-    """Whether the viewer may say why: it stands in the audit log."""
+    """Whether the viewer may give a reason, recorded in the audit log."""
     has_id: bool = False
     """Whether it enqueues a job, whose id is in the form: one that is sent twice enqueues one job."""
     moves: Callable[[App, str, Form], Awaitable[Sequence[PositionChange]]] | None = None

@@ -1,4 +1,4 @@
-"""A page that asks before an action that many would notice, or that cannot be undone: its form sends the action."""
+"""Confirmation page for disruptive or irreversible actions, and those that enqueue: its form sends the action."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def _page(page: Page) -> Endpoint:
 
 
 async def _search(request: Request, text: str) -> Response:
-    """Go to what a search means: a job by its id, or the list with a filter."""
+    """Redirect to the search result: a job by its id, or the list with a filter."""
     parts, words = searched(text)
     wanted = parts.pop("id", words[0] if len(words) == 1 and not parts else None)
     if wanted is not None:
@@ -104,7 +104,7 @@ async def _search(request: Request, text: str) -> Response:
 
 
 async def _whole_id(request: Request, text: str) -> Response:
-    """Go to the job with a short id, or whose id begins so."""
+    """Redirect to the job with this short id, or with this id prefix."""
     found = await state_of(request).app.backend.insight.find(text.lower(), 2)
     if len(found) != 1:
         how = "no job" if not found else "more than one job"
