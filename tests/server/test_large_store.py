@@ -1,4 +1,7 @@
-"""Many ready and many finished jobs: no request takes more statements for them, and none much longer."""
+"""Many ready and many finished jobs: no request takes more statements for them, and none much longer.
+
+Judged is the quicker of two: the first load after a start, which fills the caches of the store, takes longer.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +101,8 @@ async def finish(site: Site, count: int) -> str:
 
 async def pages(site: Site, asked: Callable[[], list[Any]], job_id: str) -> Costs:
     """Return what each page of the dashboard costs, and the metrics."""
-    found = [page.path.format(job_id=job_id) for page in PAGES if page.path != "/consumer"]
+    queries = {"/consumer": "?name=billing"}
+    found = [page.path.format(job_id=job_id) + queries.get(page.path, "") for page in PAGES]
     found += [f"/jobs?state={state}" for state in LISTS]
     found += [f"/jobs?state=completed&task={task}&queue=mails" for task in ("send", RARE)]
     costs: Costs = {}
@@ -132,7 +136,6 @@ async def test_no_request_takes_more_statements_and_none_long_with_many_jobs(
         small = await round_of(site, asked, completed, failed)
         await fill(site, 2 * jobs)
         await finish(site, jobs)
-        await site.client.get("/")  # the first after a start
         large = await round_of(site, asked, completed, failed)
 
     assert {name: number for name, (number, _) in large.items()} == {

@@ -185,10 +185,7 @@ class PartitionBuffer:
 
 
 def _size(events: Sequence[StoredEvent]) -> int:
-    """Return what records hold that others decide on: payload, key and headers."""
-    size = sum([len(event.payload) + len(event.stream) for event in events])
-    headers = [event.headers for event in events if event.headers]
-    return size + sum([len(name) + len(value) for given in headers for name, value in given.items()])
+    return sum([len(event.payload) for event in events])
 
 
 def gone(buffer: PartitionBuffer) -> EventsGone:
