@@ -1,7 +1,6 @@
 // A worker in thirty lines of JavaScript: claim, keep the lease, work, finish. Needs node 18 or later, and no packages.
 // Usage: HOLDFAST=http://127.0.0.1:8484 [TOKEN=holdfast_…] [SECONDS_OF_WORK=5] node worker.mjs NAME
-const api = process.env.HOLDFAST ?? "http://127.0.0.1:8484";
-const name = process.argv[2] ?? "javascript";
+const [api, name] = [process.env.HOLDFAST ?? "http://127.0.0.1:8484", process.argv[2] ?? "javascript"];
 const token = process.env.TOKEN ? { Authorization: `Bearer ${process.env.TOKEN}` } : {};
 const sleep = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 
@@ -18,8 +17,7 @@ async function run({ lease, job }) {
     if (verdicts?.[0].verdict === "lost") clearInterval(extending); // another worker has it: our finish will be refused
   }, 1000);
   console.log(`${name} greets ${job.kwargs.name}`);
-  await sleep(Number(process.env.SECONDS_OF_WORK ?? 0));
-  clearInterval(extending);
+  await sleep(Number(process.env.SECONDS_OF_WORK ?? 0)).finally(() => clearInterval(extending));
   const result = `Hello, ${job.kwargs.name}, from ${name}`;
   const { verdicts } = await post("finish", { leases: [{ lease, outcome: "complete", result }] });
   console.log(`${name}: ${verdicts[0].verdict} for ${job.kwargs.name}`);

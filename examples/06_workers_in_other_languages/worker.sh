@@ -20,12 +20,10 @@ while :; do
     lease=$(echo "$answer" | jq --compact-output '.leases[0].lease // empty')
     [ -n "$lease" ] || continue
     who=$(echo "$answer" | jq --raw-output '.leases[0].job.kwargs.name')
-
     extend "$lease" & extending=$!
     echo "$name greets $who"
     sleep "${SECONDS_OF_WORK:-0}"
     kill $extending 2>/dev/null
-
     result=$(jq --null-input --arg text "Hello, $who, from $name" '$text')
     verdict=$(post finish "{\"leases\": [{\"lease\": $lease, \"outcome\": \"complete\", \"result\": $result}]}") &&
         echo "$name: $(echo "$verdict" | jq --raw-output '.verdicts[0].verdict') for $who"

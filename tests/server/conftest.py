@@ -13,6 +13,7 @@ from tests.app.conftest import RELAXED, install
 from tests.servers.postgres_schemas import clean_schema
 
 from holdfast import App
+from holdfast.backends.postgres.wire import LibpqConnection
 from holdfast.backends.sqlite import backend
 from holdfast.backends.sqlite.connection import Connection
 from holdfast.server import asgi, operating
@@ -72,6 +73,25 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
         asked.clear()
         return found
 
+    return since
+
+
+@pytest.fixture
+def exchanges(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[None]]:
+    """Record every exchange with PostgreSQL from here on; the call returns those since the last."""
+    seen: list[None] = []
+    known = LibpqConnection._answers
+
+    async def noted(self: Any, *given: Any, **more: Any) -> Any:
+        seen.append(None)
+        return await known(self, *given, **more)
+
+    def since() -> list[None]:
+        found = list(seen)
+        seen.clear()
+        return found
+
+    monkeypatch.setattr(LibpqConnection, "_answers", noted)
     return since
 
 

@@ -12,9 +12,9 @@ from tests.server.conftest import claim_one, client_of
 from tests.server.test_jobs import CHARGE, finish
 
 from holdfast import App
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.model.scopes import parse_scopes
-from holdfast.server import Caller, Role, asgi, auditing
+from holdfast.server import Caller, Role, asgi, auditing, time_limit
 from holdfast.server.access import caller_with_role, caller_with_scopes, is_loopback
 from holdfast.server.api.operation import Need
 from holdfast.server.api.routes import OPERATIONS
@@ -314,6 +314,35 @@ async def test_a_change_that_cannot_be_noted_stands_in_the_log_of_the_server(
         assert (await http.post("/v1/queues/orders/pause")).json()["changed"]
     why = "the store took too long" if hangs else "the disk is gone"
     assert f"not in the audit log ({why}): local did queue.pause to orders" in caplog.text
+
+
+@pytest.mark.parametrize("surface", ["api", "page"])
+@pytest.mark.parametrize("how", ["lost answer", "time limit"])
+async def test_a_change_whose_outcome_is_unknown_is_in_the_audit_log(
+    sqlite_app: App, monkeypatch: pytest.MonkeyPatch, surface: str, how: str
+):
+    pause = sqlite_app.queues.pause
+
+    async def pause_then_fail(name: str) -> bool:
+        await pause(name)
+        if how == "time limit":
+            await asyncio.Event().wait()
+        raise OutcomeUnknown("the connection was lost")
+
+    monkeypatch.setattr(sqlite_app.queues, "pause", pause_then_fail)
+    async with client_of(asgi(sqlite_app)) as http:
+        await http.get("/v1/queues")  # opens the store, which may take longer
+        if how == "time limit":
+            monkeypatch.setattr(time_limit, "TIME_LIMIT", 2.0)
+        if surface == "api":
+            response = await http.post("/v1/queues/orders/pause")
+        else:
+            response = await http.post("/queues", data={"verb": "pause", "name": "orders"})
+
+    assert response.status_code == 503
+    (entry,) = await sqlite_app.audit.list()
+    assert (entry.who, entry.action, entry.target) == ("local", "queue.pause", "orders")
+    assert entry.detail == "outcome unknown"
 
 
 async def test_the_audit_log_names_what_a_bulk_operation_changes_and_what_a_token_may_do(sqlite_app: App):

@@ -108,6 +108,48 @@ async def test_a_batch_is_enqueued_whole_or_not_at_all(http, app: App):
     assert [job["id"] for job in first.json()["jobs"]] == [job["id"] for job in second.json()["jobs"]]
 
 
+@pytest.mark.parametrize("by", ["id", "key"])
+async def test_a_batch_with_an_id_that_is_used_for_another_call_is_refused_whole(http, app: App, by: str):
+    chosen = {"id": new_id()} if by == "id" else {}
+    headers = {"idempotency-key": "batch 1"} if by == "key" else {}
+    first = await http.post("/v1/jobs/batch", json={"jobs": [CHARGE | chosen]}, headers=headers)
+    other = {"task": "charge", "kwargs": {"order_id": 8}}
+
+    response = await http.post("/v1/jobs/batch", json={"jobs": [other | chosen, other]}, headers=headers)
+
+    assert (response.status_code, response.json()["type"]) == (422, "/v1/problems/id-reused")
+    assert response.json()["job_id"] == first.json()["jobs"][0]["id"]
+    assert response.json()["detail"].startswith("jobs[0]: ")
+    assert await app.queues.depth("orders") == 1
+
+
+async def test_a_batch_that_loses_its_id_to_another_request_is_told_so(http, app: App, monkeypatch):
+    taken, backend = new_id(), await app.opened()
+    asked = backend.insight.states
+
+    async def states_before(ids: list[str]) -> object:
+        found = await asked(ids)
+        await enqueue(http, id=taken, kwargs={"order_id": 8})
+        return found
+
+    monkeypatch.setattr(backend.insight, "states", states_before)
+    response = await http.post("/v1/jobs/batch", json={"jobs": [CHARGE, CHARGE | {"id": taken}]})
+
+    assert (response.status_code, response.json()["job_id"]) == (422, taken)
+    assert response.json()["detail"].startswith("the other jobs are enqueued; jobs[1]: ")
+
+
+async def test_an_id_stands_for_one_call_in_a_batch(http, app: App):
+    body = CHARGE | {"id": new_id()}
+
+    refused = await http.post("/v1/jobs/batch", json={"jobs": [body, body | {"kwargs": {"order_id": 8}}]})
+    depth = await app.queues.depth("orders")
+    twice = await http.post("/v1/jobs/batch", json={"jobs": [body, body]})
+
+    assert (refused.status_code, depth) == (422, 0)
+    assert [job["created"] for job in twice.json()["jobs"]] == [True, False]
+
+
 # --- look -------------------------------------------------------------------------------------------------------------
 
 
@@ -212,6 +254,18 @@ async def test_a_job_is_cancelled_retried_copied_and_deleted(http):
     assert copied.json()["id"] != job_id
     assert (refused.status_code, deleted.status_code) == (422, 204)
     assert (await http.get(f"/v1/jobs/{job_id}")).status_code == 404
+
+
+async def test_a_copy_with_an_id_is_repeated_as_an_enqueue_is(http):
+    job_id, other_id = await enqueue(http), await enqueue(http, kwargs={"order_id": 8})
+    body = {"id": new_id()}
+
+    first, second = [await http.post(f"/v1/jobs/{job_id}/copy", json=body) for _ in range(2)]
+    other = await http.post(f"/v1/jobs/{other_id}/copy", json=body)
+
+    assert [(each.status_code, each.json()["created"]) for each in (first, second)] == [(201, True), (200, False)]
+    assert first.headers["location"].endswith(body["id"])
+    assert (other.status_code, other.json()["type"]) == (422, "/v1/problems/id-reused")
 
 
 async def test_a_scheduled_job_is_run_now(http):

@@ -106,6 +106,47 @@ async def test_each_item_has_its_own_verdict(http, app: App):
     assert [one["verdict"] for one in answer["verdicts"]] == ["done", "lost", "done"]
 
 
+async def test_a_fence_that_no_store_can_hold_is_lost_and_the_other_items_are_written(http):
+    for _ in range(2):
+        await enqueue(http)
+    response = await http.post("/v1/leases/claim", json={"queues": ["orders"], "tasks": ["charge"], "limit": 2})
+    leases = [one["lease"] for one in response.json()["leases"]]
+    leases[0] = leases[0] | {"fence": "9999999999999999999"}
+
+    async def verdicts(verb: str, items: Any) -> Any:
+        response = await http.post(f"/v1/leases/{verb}", json={"leases": items})
+        assert response.status_code == 200, response.text
+        return [one["verdict"] for one in response.json()["verdicts"]]
+
+    assert await verdicts("extend", [{"lease": lease} for lease in leases]) == ["lost", "extended"]
+    retry = {"outcome": "retry", "error": {"message": "no"}}
+    assert await verdicts("finish", [{"lease": leases[0], **retry}]) == ["lost"]
+    assert await verdicts("finish", [{"lease": lease, "outcome": "complete"} for lease in leases]) == ["lost", "done"]
+    assert await verdicts("release", leases) == ["lost", "lost"]
+    one = f"/v1/jobs/{leases[0]['job_id']}"
+    fence = {"fence": leases[0]["fence"]}
+    assert (await http.post(f"{one}/extend", json=fence)).status_code == 409
+    assert (await http.post(f"{one}/finish", json={**fence, "outcome": "complete"})).status_code == 409
+
+
+@pytest.mark.parametrize("claimed_elsewhere", [False, True])
+async def test_a_lease_counts_only_for_its_own_job(http, app: App, *, claimed_elsewhere: bool):
+    app.hooks.job_start(lambda _: None)  # the server keeps what is claimed from it
+    await enqueue(http)
+    if claimed_elsewhere:
+        async with client_of(asgi(app)) as other:
+            lease = (await claim_one(other))["lease"]
+    else:
+        lease = (await claim_one(http))["lease"]
+    wrong = lease | {"job_id": await enqueue(http)}
+
+    for verb, more in (("extend", {}), ("finish", {"outcome": "complete"})):
+        for each, verdict in ((wrong, "lost"), (lease, "extended" if verb == "extend" else "done")):
+            response = await http.post(f"/v1/leases/{verb}", json={"leases": [{"lease": each, **more}]})
+            assert await verdict_of(response) == verdict
+    assert [(await app.jobs.show(each["job_id"])).job.state for each in (lease, wrong)] == ["completed", "ready"]
+
+
 async def test_a_retry_follows_the_policy_until_the_attempts_are_used_up(http, app: App):
     job_id = await enqueue(http, max_attempts=2)
     error = {"class": "CardDeclined", "message": "no funds", "traceback": "at pay (pay.js:3)"}

@@ -108,6 +108,17 @@ async def test_events_are_appended_at_a_version_and_read_page_by_page(http):
     assert sum(category["heads"]) == 2
 
 
+async def test_the_context_of_a_trace_goes_into_the_headers_of_events(http):
+    place = "/v1/categories/companies/streams/company-7/events"
+    context, own = [f"00-0af7651916cd43dd8448eb211c80319c-b7ad6b716920333{n}-01" for n in (1, 2)]
+    body = {"events": [{"name": "named"}, {"name": "moved", "headers": {"traceparent": own}}]}
+    await http.post(place, json=body, headers={"traceparent": context})
+
+    events = (await http.get(place)).json()["events"]
+
+    assert [event["headers"] for event in events] == [{"traceparent": context}, {"traceparent": own}]
+
+
 async def test_consumers_nodes_and_workers_are_listed(http):
     assert (await http.get("/v1/consumers")).json() == {"consumers": []}
     assert (await http.get("/v1/nodes")).json() == {"nodes": [], "leader": None}

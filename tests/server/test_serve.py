@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,8 +15,8 @@ from tests.server.conftest import client_of
 
 from holdfast import App, ConfigError
 from holdfast.cli.server import run
-from holdfast.server import asgi
-from holdfast.server.serve import PORT, check_tokens, serve
+from holdfast.server import asgi, head_limit
+from holdfast.server.serve import PORT, HttpServer, check_tokens, config_of, serve
 
 SCALED = Path(__file__).parents[2] / "deploy" / "kubernetes" / "scaledobject.yml"
 
@@ -36,6 +38,38 @@ async def test_an_expired_token_is_none(sqlite_app: App):
         await check_tokens(sqlite_app, "0.0.0.0")  # noqa: S104 - it is refused
     await sqlite_app.tokens.create("new", ["read"])
     await check_tokens(sqlite_app, "0.0.0.0")  # noqa: S104 - not served
+
+
+async def test_a_head_that_is_sent_too_slowly_ends_its_connection_and_a_request_does_not(
+    sqlite_app: App, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(head_limit, "_TIME", 0.3)
+    application = asgi(sqlite_app)
+    server = HttpServer(config_of(application), application.state.holdfast)
+    half = b"GET /livez HTTP/1.1\r\nHost: local"
+    body = b'{"queues": ["orders"], "tasks": ["charge"], "wait_seconds": 1}'
+    claim = b"POST /v1/leases/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    claim += b"Content-Length: %d\r\n\r\n" % len(body) + body
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        running = asyncio.create_task(server.serve([listener]))
+
+        async def answered(sent: bytes, then: bytes = b"") -> bytes:
+            """Return what comes before the server closes the connection; after an answer, send more."""
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            writer.write(sent)
+            got = b""
+            if then:
+                got = await reader.readuntil(b"}")
+                writer.write(then)
+            async with asyncio.timeout(4):  # less than the pause that uvicorn allows between requests
+                got += await reader.read()
+            writer.close()
+            return got
+
+        assert not any(await asyncio.gather(answered(b""), answered(half)))
+        assert (await answered(claim, half)).startswith(b"HTTP/1.1 200")
+        server.should_exit = True
+        await running
 
 
 async def test_keda_reaches_the_backlog_with_its_token(sqlite_app: App):

@@ -71,20 +71,23 @@ def test_clients_that_wait_equally_long_do_not_return_together():
     assert 19.5 < max(waits) <= 20
 
 
-async def test_waiting_claims_hold_no_connection_of_the_store():
+async def test_waiting_claims_and_waits_for_jobs_hold_no_connection_of_the_store():
     with clean_schema() as url:
         app = App(f"{url}&pool=2")
         server = asgi(app)
         async with client_of(server) as http:
+            later = [await enqueue(http, queue="later", delay_seconds=3600) for _ in range(50)]
             bodies = [{"queues": [f"q{n}"], "tasks": ["charge"], "wait_seconds": 20} for n in range(50)]
             waiting = [asyncio.create_task(http.post("/v1/leases/claim", json=body)) for body in bodies]
+            waiting += [asyncio.create_task(http.get(f"/v1/jobs/{each}/wait?wait_seconds=20")) for each in later]
             await http.post("/v1/leases/claim", json=bodies[0] | {"wait_seconds": 0})  # gets a connection after them
             async with asyncio.timeout(5):
-                await enqueue(http)
-                assert (await http.get("/v1/queues")).json()["queues"][0]["ready"] == 1
-            assert not any(claim.done() for claim in waiting)
-            for claim in waiting:
-                claim.cancel()
+                await enqueue(http, queue="orders")
+                queues = {queue["name"]: queue["ready"] for queue in (await http.get("/v1/queues")).json()["queues"]}
+            assert (queues["orders"], queues["later"]) == (1, 0)
+            assert not any(each.done() for each in waiting)
+            for each in waiting:
+                each.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
         await server.state.holdfast.close()
         await app.close()

@@ -15,7 +15,7 @@ from holdfast.errors import ConfigError, OutcomeUnknown
 from holdfast.jobs.enqueue import unknown_enqueue
 from holdfast.model.duration import to_span
 from holdfast.model.explanation import Explanation, explain
-from holdfast.model.ids import check_id, find_by, id_text, new_id
+from holdfast.model.ids import check_id, find_by, new_id
 from holdfast.model.job import JobState, JobStateName, NewJob
 from holdfast.model.limits import Limit, LimitKey, check_limited
 from holdfast.model.names import check_name
@@ -68,6 +68,25 @@ def _check_cursor(cursor: object) -> str | None:
 
 def _invalid_cursor(cursor: object) -> ConfigError:
     return ConfigError(f"invalid cursor={cursor!r}: pass page.cursor, or leave it out")
+
+
+def copy_of(details: JobDetails, copy_id: str) -> NewJob:
+    """Return a copy of a job, to run at once; raises `ConfigError` for an id that is invalid or the original's."""
+    job, own_id = details.job, check_id(copy_id)
+    if own_id == job.id:
+        raise ConfigError(f"copy_id={own_id!r} is the id of the original: pass another, or leave it out")
+    return NewJob(
+        id=own_id,
+        queue=job.queue,
+        task=job.task,
+        payload=details.payload,
+        headers=details.headers or None,
+        priority=job.priority,
+        max_attempts=job.max_attempts,
+        timeout=details.timeout,
+        order_key=job.order_key,
+        limit_key=job.limit_key,
+    )
 
 
 class Jobs:
@@ -192,23 +211,7 @@ class Jobs:
 
         `copy_id` (a UUID) makes it safe to repeat; `OutcomeUnknown` carries the id generated here.
         """
-        own_id = new_id() if copy_id is None else check_id(str(copy_id))
-        if own_id == id_text(job_id):
-            raise ConfigError(f"copy_id={own_id!r} is the id of the original: pass another, or leave it out")
-        details = await self.show(job_id)
-        job = details.job
-        copy = NewJob(
-            id=own_id,
-            queue=job.queue,
-            task=job.task,
-            payload=details.payload,
-            headers=details.headers or None,
-            priority=job.priority,
-            max_attempts=job.max_attempts,
-            timeout=details.timeout,
-            order_key=job.order_key,
-            limit_key=job.limit_key,
-        )
+        copy = copy_of(await self.show(job_id), new_id() if copy_id is None else str(copy_id))
         try:
             await self._app.enqueue_new([copy])
         except OutcomeUnknown as error:

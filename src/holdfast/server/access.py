@@ -33,11 +33,11 @@ from holdfast.server.time_limit import within_time
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _FORWARDED: Final = ("forwarded", "x-forwarded-", "x-real-ip", "via")
-"""How the names of headers begin that proxies add."""
+"""Prefixes of headers that proxies add."""
 
 
 class Role(IntEnum):
-    """What a caller may do to what is there; each role includes those before it."""
+    """What a caller may do with existing data; each role includes those before it."""
 
     READ = 1
     OPERATE = 2

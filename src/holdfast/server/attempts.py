@@ -3,7 +3,7 @@
 ```text
    claim ─▶ job.start ─▶ finish ─▶ job.end
                        ├─ finish, release or extend is refused ─▶ lease.lose, and job.end: aborted
-                       └─ the lease runs out ─▶ job.end: as another server has ended it, otherwise lost
+                       └─ the lease expires ─▶ job.end: as another server has ended it, otherwise lost
 ```
 
 So metrics, alerts and traces of the server cover these workers. What is kept of an attempt is bounded, and nothing is
@@ -32,7 +32,7 @@ _MOST: Final = 100_000  # attempts; more at once are not reported
 _LATE: Final = 5.0  # seconds after the end of a lease: the rescue has seen it by then
 _AT_ONCE: Final = 500
 _EXPIRE_EVERY: Final = 1.0  # seconds: each time looks at all attempts
-_SILENT: Final = Failure("WorkerLost", "the worker over HTTP fell silent")
+_SILENT: Final = Failure("WorkerLost", "the worker over HTTP stopped sending heartbeats")
 
 
 class _RemoteAttempt(msgspec.Struct):
@@ -68,6 +68,11 @@ class RemoteAttempts:
             kept = msgspec.structs.replace(job, payload="")
             self._running[job.seq, job.fence] = _RemoteAttempt(kept, worker_id, reports, now, now + lease_seconds)
 
+    def knows(self, lease: Lease) -> bool:
+        """Whether this lease of this job was claimed from this server, and the end of its attempt was not yet seen."""
+        attempt = self._running.get((lease.seq, lease.fence))
+        return attempt is not None and attempt.job.id == lease.job_id
+
     def extended(self, lease: Lease, lease_seconds: float) -> None:
         """Note that a lease was extended."""
         attempt = self._running.get((lease.seq, lease.fence))
@@ -83,7 +88,7 @@ class RemoteAttempts:
                 attempt.reports.ended(attempt.job, finish.outcome, attempt.began)
 
     def lost(self, lease: Lease, *, is_ended: bool = False) -> None:
-        """Report that a lease was lost: when its attempt was to end, or when it was to be extended."""
+        """Report that a lease was lost: found when its attempt was to end, or when it was to be extended."""
         attempt = self._ended(lease)
         if attempt is None:
             return
@@ -93,7 +98,7 @@ class RemoteAttempts:
             self._app.hooks.lease_lose.emit(loss)
 
     def released(self, lease: Lease, verdict: Verdict) -> None:
-        """Report that a worker has given a job back."""
+        """Report that a worker released a job."""
         if verdict is Verdict.LOST:
             self.lost(lease, is_ended=True)
         elif (attempt := self._ended(lease)) is not None:
@@ -108,7 +113,7 @@ class RemoteAttempts:
         if now < self._expire_at:
             return
         late = [attempt for attempt in self._running.values() if attempt.until < now - _LATE][:_AT_ONCE]
-        if len(late) < _AT_ONCE:  # otherwise the next round goes on
+        if len(late) < _AT_ONCE:  # otherwise the next round continues
             self._expire_at = now + _EXPIRE_EVERY
         if not late:
             return

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Final
 
 import msgspec
 from starlette.requests import Request
 
 from holdfast.app.operation import OperationView
-from holdfast.errors import StoreError
+from holdfast.errors import OutcomeUnknown, StoreError
 from holdfast.server.access import Caller
 from holdfast.server.state import state_of
 
@@ -30,6 +32,18 @@ def note_on(begun: OperationView, reason: str) -> AuditNote:
     """Return the note on a bulk operation that has begun."""
     detail = f"operation {begun.id}, {begun.expected} jobs" + (f": {reason}" if reason else "")
     return AuditNote(f"jobs.{begun.action}", str(begun.selection), detail)
+
+
+@asynccontextmanager
+async def recording_doubt(
+    request: Request, caller: Caller, action: str, target: str, detail: str = ""
+) -> AsyncGenerator[None]:
+    """Record that a change may have been made if the block ends without its outcome, by an error or by cancellation."""
+    try:
+        yield
+    except (OutcomeUnknown, asyncio.CancelledError):
+        await record(request, caller, action, target, f"outcome unknown {detail}".rstrip())
+        raise
 
 
 async def record(request: Request, caller: Caller, action: str, target: str, detail: str = "") -> None:

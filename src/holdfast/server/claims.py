@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Final
 from holdfast.app.claim import claim_or_release
 from holdfast.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from holdfast.model.job import LeasedJob
-from holdfast.runtime.reachability import Access
+from holdfast.model.lease_rules import LATE_PARTS, RESCUE_PARTS
+from holdfast.runtime.reachability import GAP_PER_LEASE, Access
 from holdfast.store.values import ClaimRequest, WorkerHeartbeat
 from holdfast.worker.dead_workers import DeadWorkers
 
@@ -36,12 +37,13 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("holdfast.server")
 _POLL: Final = 0.5  # seconds
-_GAP: Final = 2.0  # seconds: see `runtime.reachability`; a quarter of a lease of eight seconds
+_MOST_GAP: Final = 2.0  # seconds that a round of the maintenance may take, however long the leases
+_LOOKS_PER_GAP: Final = RESCUE_PARTS / LATE_PARTS  # each round keeps the access unbroken
 _SOONEST: Final = 0.01
 _REST: Final = 0.02  # seconds between rounds: each commit of another process may notify
 _EACH: Final = 0.0025
-"""Seconds between two questions of a waiting group, times the number of groups: all together ask the store at most 400
-times per second, and of a thousand groups each every 2.5 s."""
+"""Minimum interval between claims of a group, per group, in seconds: all groups together ask the store at most 400
+times per second, and each of a thousand groups every 2.5 s."""
 _LIMIT: Final = 1000  # jobs promoted, rescued or pruned in one call
 _PRUNE_EVERY: Final = 60.0
 
@@ -69,8 +71,8 @@ class WaitingClaims:
         self._begun = asyncio.Event()  # set when a round begins; then replaced
         self._woken = asyncio.Event()
         self._maintenance: asyncio.Task[None] | None = None
-        self._access = Access(gap=_GAP)
-        self._pruned_at = time.monotonic()
+        self._access = Access(gap=_MOST_GAP)
+        self._prune_at = time.monotonic() + _PRUNE_EVERY
         self._is_stopping = False
         self._dead = DeadWorkers(lambda: state.app.backend.insight, lambda: state.app.hooks)
 
@@ -82,6 +84,7 @@ class WaitingClaims:
         `worker`: what is known of the worker, if it has named itself; otherwise no other claim has its id.
         """
         backend = await self._state.opened()
+        self.serve(request.lease)
         self._keep_up(backend)
         if not wait:
             await self._heartbeat_if_due(worker)
@@ -99,6 +102,13 @@ class WaitingClaims:
             group.size -= 1
             if not group.size:
                 del self._groups[kind]
+
+    def serve(self, lease: timedelta) -> None:
+        """Note the length of a lease that a worker asks for: a rescue spares the shortest one after an outage.
+
+        See `runtime.reachability`: a worker does the same with its own lease.
+        """
+        self._access.gap = min(self._access.gap, lease.total_seconds() * GAP_PER_LEASE)
 
     async def _heartbeat_if_due(self, worker: WorkerHeartbeat | None) -> None:
         if worker is not None:
@@ -161,8 +171,9 @@ class WaitingClaims:
 
     async def _step(self, backend: Backend) -> float:
         """Promote, rescue and prune what is due; return the seconds until the next round."""
+        poll = min(_POLL, self._access.gap / _LOOKS_PER_GAP)
         try:
-            async with asyncio.timeout(_GAP):
+            async with asyncio.timeout(self._access.gap):
                 due = (await backend.jobs.promote(_LIMIT)).next_due
                 self._access.succeeded(time.monotonic())
                 rescued = await backend.jobs.rescue(self._unbroken(), _LIMIT)
@@ -172,19 +183,29 @@ class WaitingClaims:
             self._dead.rescued(rescued)
             await self._dead.report_rescues()
             await self._state.attempts.expire()
-            if time.monotonic() - self._pruned_at > _PRUNE_EVERY:
-                self._pruned_at = time.monotonic()
-                await backend.jobs.prune(self._state.app.retention, _LIMIT)
+            if await self._prune(backend):
+                return _SOONEST
         except (StoreUnavailable, OutcomeUnknown, TimeoutError) as error:
             self._access.failed()
             _logger.warning("maintenance failed, retrying: %s", str(error) or "the store took too long")
-            return _POLL
+            return poll
         except Exception as error:  # a round that fails must not be the last
             if isinstance(error, StoreError):
                 self._access.failed()
             _logger.exception("maintenance failed, retrying")
-            return _POLL
-        return _POLL if due is None else min(max(due.total_seconds(), _SOONEST), _POLL)
+            return poll
+        return poll if due is None else min(max(due.total_seconds(), _SOONEST), poll)
+
+    async def _prune(self, backend: Backend) -> bool:
+        """Prune if it is due; return whether there may be more: a full batch is followed by another."""
+        if time.monotonic() < self._prune_at:
+            return False
+        count = await backend.jobs.prune(self._state.app.retention, _LIMIT)
+        now = time.monotonic()
+        self._access.succeeded(now)
+        if count < _LIMIT:
+            self._prune_at = now + _PRUNE_EVERY
+        return count >= _LIMIT
 
     def _unbroken(self) -> timedelta:
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""Carry out bulk operations in the background: those started here at once, those that others left after a while."""
+"""Carry out bulk operations in the background: those started here at once, and those abandoned by other processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Operating:
             self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Stop after the chunk in flight is broken off: whichever process is next repeats it."""
+        """Cancel the current chunk and stop; the next process repeats it."""
         if self._running is not None:
             self._running.cancel()
             with suppress(asyncio.CancelledError):

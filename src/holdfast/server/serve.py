@@ -8,10 +8,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import uvicorn
+from starlette.applications import Starlette
 
 from holdfast.errors import ConfigError
 from holdfast.server.access import is_loopback
 from holdfast.server.application import asgi
+from holdfast.server.head_limit import HTTP_PROTOCOL
 from holdfast.server.state import ServerState
 from holdfast.telemetry import measure
 
@@ -70,20 +72,25 @@ async def _serve(
         await state.opened()
         await check_tokens(app, host)
         bound = _bind(host, port)
-        config = uvicorn.Config(
-            application,
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,  # the address of the peer decides who is on this machine
-            timeout_graceful_shutdown=_GRACE,
-        )
         number = bound.getsockname()[1]
         announce(f"http://{f'[{host}]' if ':' in host else host}:{number}{prefix}/")
-        await HttpServer(config, state).serve([bound])
+        await HttpServer(config_of(application), state).serve([bound])
     finally:
         await state.close()
+
+
+def config_of(application: Starlette) -> uvicorn.Config:
+    """Return the settings of uvicorn for a server."""
+    return uvicorn.Config(
+        application,
+        http=HTTP_PROTOCOL,
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # the address of the peer decides who is on this machine
+        timeout_graceful_shutdown=_GRACE,
+    )
 
 
 async def check_tokens(app: App, host: str) -> None:

@@ -234,11 +234,15 @@ class FoundId(NamedTuple):
 
 
 class SeenJob(NamedTuple):
-    """A job as one that waits for it sees it (`job_states`): its state, and its result if it is completed."""
+    """A job as one that waits for it sees it (`job_states`): its state, and its result if it is completed.
+
+    `seq` is None for a parent that was deleted.
+    """
 
     id: str
     state: str
     result: str | None
+    seq: int | None
 
 
 class ParentLink(NamedTuple):

@@ -22,6 +22,12 @@ def fields_of(text: str, verb: str) -> dict[str, str]:
     raise AssertionError(message)
 
 
+async def asked_fields(site, path: str, verb: str) -> dict[str, str]:
+    """Return the fields of the form with a verb; those of the page that asks, if one does."""
+    fields = fields_of(await site.get(path), verb)
+    return fields_of(await site.get(f"/ask?{urlencode(fields)}"), verb) if "of" in fields else fields
+
+
 async def audit_of(site) -> list[tuple[str, str, str]]:
     return [(entry.who, entry.action, entry.target) for entry in await site.app.audit.list()]
 
@@ -70,12 +76,25 @@ async def test_a_lease_is_not_reset_from_a_page_that_shows_an_older_one(site):
 )
 async def test_a_scheduled_job_is_cancelled_copied_or_run_now(site, verb, state):
     job = await site.send.options(delay=600).enqueue("later")
-    fields = fields_of(await site.get(f"/jobs/{job.id}"), verb)
+    fields = await asked_fields(site, f"/jobs/{job.id}", verb)
 
     await site.post(f"/jobs/{job.id}", **fields)
 
     assert await job.state() is state
     assert len((await site.app.jobs.list("ready")).jobs) == (verb != "cancel")
+
+
+async def test_a_form_that_enqueues_a_job_does_so_once_however_often_it_is_sent(site):
+    job = await site.send.options(delay=600).enqueue("later")
+    await site.app.schedules.add("nightly", "send", "30 2 * * *", kwargs={"to": "all"})
+
+    for number, (path, verb) in enumerate([(f"/jobs/{job.id}", "copy"), ("/schedules", "run")], 1):
+        fields = await asked_fields(site, path, verb)
+        for words in ("is enqueued", "was enqueued already"):
+            answer = await site.post(path, **fields)
+            assert words in await site.get(answer.headers["location"])
+        assert len((await site.app.jobs.list("ready")).jobs) == number
+        assert (await asked_fields(site, path, verb))["id"] != fields["id"]
 
 
 async def test_deleting_a_job_needs_an_admin_and_leads_to_the_list(site):
@@ -109,7 +128,7 @@ async def test_a_schedule_is_run_paused_and_resumed(site):
     await site.app.schedules.add("nightly", "send", "30 2 * * *", kwargs={"to": "all"})
 
     for verb in ("run", "pause", "resume"):
-        await site.post("/schedules", **fields_of(await site.get("/schedules"), verb))
+        await site.post("/schedules", **await asked_fields(site, "/schedules", verb))
 
     assert not (await site.app.schedules.show("nightly")).paused
     assert len((await site.app.jobs.list("ready")).jobs) == 1

@@ -230,11 +230,11 @@ def _parents(rows: JobReads, seq: int) -> Steps[tuple[Links, dict[bytes, StoredJ
     return own, (yield from rows.by_members(own.parents))
 
 
-def _seen(job: StoredJob | None) -> tuple[str, str, str | None]:
+def _seen(job: StoredJob | None) -> tuple[str, str, str | None, int | None]:
     if job is None:
-        return "", "deleted", None
+        return "", "deleted", None, None
     state = str(STATES[job.record.code]) if _has_ended(job) else "unfinished"
-    return text_of(job.id16), state, result_of(job)
+    return text_of(job.id16), state, result_of(job), job.record.seq
 
 
 def _unfinished_parents(rows: JobReads, seq: int, limit: int) -> Steps[list[Any]]:

@@ -107,7 +107,7 @@ def _job_attempts(rows: JobReads, seq: int) -> Steps[list[Any]]:
 
 def _job_states(rows: JobReads, ids: Sequence[str]) -> Steps[list[Any]]:
     _, found = yield from rows.seen([id_of(job_id) for job_id in ids])
-    return [(text_of(job.id16), str(STATES[job.record.code]), result_of(job)) for job in found]
+    return [(text_of(job.id16), str(STATES[job.record.code]), result_of(job), job.record.seq) for job in found]
 
 
 def _id_of(rows: JobReads, seq: int) -> Steps[list[Any]]:

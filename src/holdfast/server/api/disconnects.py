@@ -20,9 +20,9 @@ _SPREAD: Final = 0.1
 
 
 def spread(wait: float) -> float:
-    """Return how long to wait if a client asks for so many seconds: clients that came together do not return together.
+    """Return the wait of a client with jitter, so that clients do not retry in step.
 
-    Up to a tenth less, so that no client waits longer than it has asked for.
+    It is up to a tenth shorter: no client waits longer than it has asked for.
     """
     return wait * random.uniform(1 - _SPREAD, 1)  # noqa: S311 - nothing is kept secret by it
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -25,7 +26,7 @@ from holdfast.server.api.event_schemas import (
     StreamQuery,
 )
 from holdfast.server.api.fields import NoFields
-from holdfast.server.api.operation import Answer, ApiCall, Need, Operation
+from holdfast.server.api.operation import Answer, ApiCall, Need, Operation, trace_of
 from holdfast.server.api.queue_schemas import Changed
 from holdfast.server.api.shown import shown
 from holdfast.server.redaction import redacted_data
@@ -42,18 +43,19 @@ async def append_events(call: ApiCall[NoFields, AppendRequest]) -> Answer:
     at `expected_version`.
     """
     stream, body = call.path("stream"), call.body
-    events = [_new_event(stream, event) for event in body.events]
+    trace = trace_of(call.request)
+    events = [_new_event(stream, event, trace) for event in body.events]
     events[0]["expected_version"] = body.expected_version
     places = await call.app.append_many(call.path("category"), events)
     return Answer(AppendedEvents([shown(AppendedEvent, place) for place in places]), 201)
 
 
-def _new_event(stream: str, event: NewEventRequest) -> dict[str, Any]:
+def _new_event(stream: str, event: NewEventRequest, trace: Mapping[str, str]) -> dict[str, Any]:
     return {
         "stream": stream,
         "name": event.name,
         "payload": msgspec.json.decode(event.payload),
-        "headers": event.headers,
+        "headers": {**trace, **(event.headers or {})} or None,
         "event_id": event.id,
     }
 

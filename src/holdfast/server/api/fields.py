@@ -21,6 +21,8 @@ Key = Annotated[str, Meta(min_length=1, max_length=MAX_NAME, pattern=_PRINTED)]
 Text = Annotated[str, Meta(max_length=16_384, pattern=_PRINTED)]
 Stream = Annotated[str, Meta(min_length=1, max_length=MAX_NAME, pattern=r"^[^\u0000-\u001f\u007f]+$")]
 Fence = Annotated[str, Meta(pattern=r"^[0-9]{1,19}$", description="An increasing number, as text: it may exceed 2^53.")]
+MAX_FENCE: Final = 2**63 - 1
+"""The largest number that a store holds. A larger fence was never issued, so its lease is answered as lost."""
 Duration = Annotated[float, Meta(ge=0, le=100 * 365 * 86_400, description="Seconds.")]
 LeaseLength = Annotated[float, Meta(ge=2, le=43_200, description="Seconds from the moment of the request.")]
 LONGEST_WAIT: Final = 30.0

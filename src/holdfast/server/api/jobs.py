@@ -19,8 +19,6 @@ from holdfast.server.api.fields import NoFields
 from holdfast.server.api.job_schemas import (
     CancelledJob,
     ChangedJob,
-    CopyRequest,
-    EnqueuedJob,
     ErrorList,
     ExplainedJob,
     GraphNode,
@@ -195,11 +193,6 @@ async def run_job(call: ApiCall[NoFields, NoFields]) -> Answer:
     return Answer(ChangedJob(job_id, await call.app.jobs.run(job_id)))
 
 
-async def copy_job(call: ApiCall[NoFields, CopyRequest]) -> Answer:
-    """Enqueue a copy of a job, to run at once."""
-    return Answer(EnqueuedJob(await call.app.jobs.copy(call.path("job_id"), copy_id=call.body.id), created=True), 201)
-
-
 async def reset_job(call: ApiCall[NoFields, NoFields]) -> Answer:
     """Revoke the lease of a running job: it is ready again, and its worker can no longer write."""
     job_id = call.path("job_id")
@@ -248,6 +241,5 @@ OPERATIONS: Final = (
     ),
     Operation("POST", f"{_JOB}/retry", retry_job, Need.OPERATE, {200: ChangedJob}, problems=(409,)),
     Operation("POST", f"{_JOB}/run", run_job, Need.OPERATE, {200: ChangedJob}),
-    Operation("POST", f"{_JOB}/copy", copy_job, Need.OPERATE, {201: EnqueuedJob}, body=CopyRequest),
     Operation("POST", f"{_JOB}/reset", reset_job, Need.ADMIN, {200: ChangedJob}),
 )

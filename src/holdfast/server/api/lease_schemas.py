@@ -70,7 +70,7 @@ class ClaimedLeases(msgspec.Struct, frozen=True):
 
 
 class ProgressReport(Request, frozen=True):
-    """How far a job is."""
+    """The progress of a job."""
 
     percent: Annotated[float, Meta(ge=0, le=100)] | None = None
     note: Text | None = None

@@ -1,7 +1,8 @@
 """Leases for workers in other languages: claim, extend, finish and release, each item with its verdict.
 
-Only a caller that may work on every queue writes under a lease without a look at the job. For others the job is looked
-up first, because a fence can be guessed: a lease on a queue that the caller may not use counts as lost.
+The store finds a lease by its number and fence. So the id that stands beside them is compared first: with what was
+claimed from this server, or else in the store. For a caller that is limited to queues, the job is always looked up,
+because a fence can be guessed. A lease of another job, or on a queue that the caller may not use, counts as lost.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from holdfast.app.claim import callers_id
 from holdfast.errors import JobNotFound
 from holdfast.model.job import Lease, LeasedJob
 from holdfast.server.api.disconnects import spread, unless_disconnected
-from holdfast.server.api.fields import NoFields
+from holdfast.server.api.fields import MAX_FENCE, NoFields
 from holdfast.server.api.job_schemas import JobLease
 from holdfast.server.api.lease_schemas import (
     ClaimBody,
@@ -95,11 +96,13 @@ async def extend_leases(call: ApiCall[NoFields, ExtendBody]) -> Answer:
 
 async def extended(call: ApiCall[Any, Any], items: Sequence[ExtendedItem], lease_seconds: float) -> list[ExtendVerdict]:
     """Extend leases, and record the progress of their jobs; return a verdict for each."""
+    duration = timedelta(seconds=lease_seconds)
+    call.state.claims.serve(duration)
     own = await _own(call, [item.lease for item in items])
     leases = [_lease(item.lease) for item, is_own in zip(items, own, strict=True) if is_own]
     verdicts: dict[Lease, str] = dict.fromkeys(leases, "extended")
     if leases:
-        answer = await call.state.extending.extend(leases, timedelta(seconds=lease_seconds))
+        answer = await call.state.extending.extend(leases, duration)
         verdicts |= dict.fromkeys(answer.skipped, "locked")
         verdicts |= dict.fromkeys(answer.cancel_asked, "cancel")
         verdicts |= dict.fromkeys(answer.lost, "lost")
@@ -140,9 +143,10 @@ async def finish_leases(call: ApiCall[NoFields, FinishBody]) -> Answer:
 
 async def finished(call: ApiCall[Any, Any], items: Sequence[FinishedItem]) -> list[Verdict]:
     """End attempts, checked already; return a verdict for each."""
+    own = await _own(call, [item.lease for item in items])
     finishes: dict[int, Finish] = {}
-    for index, item in enumerate(items):
-        outcome = await _outcome(call, item)
+    for index, (item, is_own) in enumerate(zip(items, own, strict=True)):
+        outcome = await _outcome(call, item) if is_own else None
         if outcome is not None:
             finishes[index] = outcome
     written = await call.app.backend.jobs.finish(list(finishes.values())) if finishes else []
@@ -152,15 +156,11 @@ async def finished(call: ApiCall[Any, Any], items: Sequence[FinishedItem]) -> li
 
 
 async def _outcome(call: ApiCall[Any, Any], item: FinishedItem) -> Finish | None:
-    """Return the end of an attempt; None if the lease is lost, or not one that the caller may use."""
-    if item.outcome != "retry" and call.caller.queues is None:
-        return Finish(_lease(item.lease), outcome_of(item))
-    details = await _details(call, item.lease)
-    if details is None:
-        return None
+    """Return the end of an attempt; None if the job does not exist any more."""
     if item.outcome != "retry":
         return Finish(_lease(item.lease), outcome_of(item))
-    return Finish(_lease(item.lease), outcome_of_retry(call.app, item, details))
+    details = await _details(call, item.lease)
+    return None if details is None else Finish(_lease(item.lease), outcome_of_retry(call.app, item, details))
 
 
 async def release_leases(call: ApiCall[NoFields, ReleaseBody]) -> Answer:
@@ -186,10 +186,21 @@ def _lease(ref: LeaseRef) -> Lease:
 
 
 async def _own(call: ApiCall[Any, Any], refs: Sequence[LeaseRef]) -> list[bool]:
-    """Return which of these leases are on queues that the caller may use."""
-    if call.caller.queues is None:
-        return [True] * len(refs)
-    return [await _details(call, ref) is not None for ref in refs]
+    """Return which of these leases may exist, are of the job that they name, and on a queue that the caller may use."""
+    if call.caller.queues is not None:
+        return [_was_issued(ref) and await _details(call, ref) is not None for ref in refs]
+    claimed_here = [call.state.attempts.knows(_lease(ref)) for ref in refs]
+    ids = {ref.job_id.lower() for ref, is_known in zip(refs, claimed_here, strict=True) if not is_known}
+    found = await call.app.backend.insight.states(list(ids)) if ids else []
+    seqs = {seen.id: seen.seq for seen in found}
+    return [
+        _was_issued(ref) and (is_known or seqs.get(ref.job_id.lower()) == ref.seq)
+        for ref, is_known in zip(refs, claimed_here, strict=True)
+    ]
+
+
+def _was_issued(ref: LeaseRef) -> bool:
+    return int(ref.fence) <= MAX_FENCE
 
 
 async def _details(call: ApiCall[Any, Any], ref: LeaseRef) -> JobDetails | None:

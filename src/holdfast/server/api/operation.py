@@ -10,8 +10,9 @@ Whatever fails on the way is answered with a problem.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 from starlette.convertors import StringConvertor, register_url_convertor
@@ -22,7 +23,7 @@ from starlette.routing import Route
 from holdfast.server.access import SAFE_METHODS, Caller, Role, caller_of, forbidden
 from holdfast.server.api.bodies import read_body
 from holdfast.server.api.fields import NOTHING, PATH_FIELDS, UUID, NoFields
-from holdfast.server.auditing import AuditNote, record
+from holdfast.server.auditing import AuditNote, record, recording_doubt
 from holdfast.server.problems import Problem
 from holdfast.server.state import ServerState, state_of
 from holdfast.server.time_limit import within_time
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 Q = TypeVar("Q")
 B = TypeVar("B")
+_TRACE: Final = ("traceparent", "tracestate")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -163,9 +165,12 @@ class Operation(msgspec.Struct, frozen=True):
         call = ApiCall(request, state, caller, query, body)
         async with within_time(self._wait_of(call)):
             await state.opened()
-            answer = await self.handler(call)
+            target = " ".join(map(str, request.path_params.values()))
+            doubt = recording_doubt(request, caller, self.action, target) if self.is_audited else nullcontext()
+            async with doubt:
+                answer = await self.handler(call)
         if self.is_audited and answer.is_change:
-            note = answer.note or AuditNote(self.action, " ".join(map(str, request.path_params.values())))
+            note = answer.note or AuditNote(self.action, target)
             await record(request, caller, note.action, note.target, note.detail)
         if answer.value is None:
             return Response(status_code=204, headers=dict(answer.headers))
@@ -243,6 +248,11 @@ def check_queues(call: ApiCall[Any, Any], queues: Sequence[str]) -> None:
 def by_id(field: str, *names: str, at: str = "id") -> dict[str, Mapping[str, Any]]:
     """Return links to operations that take a member of an answer as a parameter of their path."""
     return {name: {"parameters": {field: f"$response.body#/{at}"}} for name in names}
+
+
+def trace_of(request: Request) -> dict[str, str]:
+    """Return the context of the trace that a request belongs to: it goes into the headers of what is stored."""
+    return {name: request.headers[name] for name in _TRACE if name in request.headers}
 
 
 def invalid(detail: str) -> Problem:

@@ -54,7 +54,7 @@ class BacklogQuery(Request, frozen=True):
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """`changed` is False if it was so already."""
+    """`changed` is False if it was in that state already."""
 
     name: str
     changed: bool

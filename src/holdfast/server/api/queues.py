@@ -164,7 +164,7 @@ def _schedule(view: ScheduleView) -> ShownSchedule:
 
 
 async def pause_schedule(call: ApiCall[NoFields, NoFields]) -> Answer:
-    """Let a schedule fire no more."""
+    """Pause a schedule."""
     name = call.path("schedule")
     return Answer(Changed(name, await call.app.schedules.pause(name)))
 

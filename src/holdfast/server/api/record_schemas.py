@@ -93,7 +93,7 @@ class ShownPreview(msgspec.Struct, frozen=True):
 
 
 class ShownOperation(msgspec.Struct, frozen=True):
-    """A bulk operation: what it does to which jobs, and how far it is."""
+    """A bulk operation: what it does to which jobs, and its progress."""
 
     id: str
     action: str

@@ -89,7 +89,7 @@ async def list_operations(call: ApiCall[PageQuery, NoFields]) -> Answer:
 
 
 async def show_operation(call: ApiCall[NoFields, NoFields]) -> Answer:
-    """Return a bulk operation, and how far it is."""
+    """Return a bulk operation and its progress."""
     return Answer(_operation(await call.app.operations.get(call.path("operation_id"))))
 
 

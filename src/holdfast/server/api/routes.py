@@ -40,6 +40,6 @@ def document() -> bytes:
 
 
 async def show_document(request: Request) -> Response:
-    """Return the document to anyone who may do anything."""
+    """Return the document to any caller with at least one scope."""
     await caller_of(request)
     return Response(document(), media_type="application/json")

@@ -1,7 +1,7 @@
 """What the forms do: each verb with the role that it needs, as a call of the app and a sentence about its result.
 
 A form of a job repeats the state that its page showed. If the job has changed since then, the action is refused: the
-tab is stale, and its viewer decided on something else than what is there now.
+tab is stale, and its viewer decided on an older state.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.app.admin import copy_of
 from holdfast.app.app import App
 from holdfast.errors import ConfigError
 from holdfast.reports.plural import counted
@@ -38,7 +39,9 @@ class Action(msgspec.Struct, frozen=True):
     question: str = ""
     effect: str = ""
     has_reason: bool = False
-    """Whether the viewer may say why: it stands in the audit log."""
+    """Whether the viewer may give a reason, recorded in the audit log."""
+    has_id: bool = False
+    """Whether it enqueues a job, whose id is in the form: one that is sent twice enqueues one job."""
     moves: Callable[[App, str, Form], Awaitable[Sequence[PositionChange]]] | None = None
     """How the positions of a consumer would change, for the page that asks."""
 
@@ -93,7 +96,11 @@ async def _cancel(app: App, job_id: str, form: Form) -> ActionNotice:
 
 async def _copy(app: App, job_id: str, form: Form) -> ActionNotice:
     await check_seen(app, job_id, form)
-    return done(f"A copy is enqueued: {await app.jobs.copy(job_id)}")
+    copy = copy_of(await app.jobs.show(job_id), form.require("id"))
+    (answer,) = await app.enqueue_new([copy])
+    if answer is True:
+        return done(f"A copy is enqueued: {copy.id}")
+    return unchanged(f"The copy was enqueued already: {copy.id}")
 
 
 async def _delete(app: App, job_id: str, form: Form) -> ActionNotice:
@@ -142,8 +149,11 @@ async def _resume_schedule(app: App, name: str, _: Form) -> ActionNotice:
     return done(f"Schedule {name} fires again.") if changed else unchanged(f"Schedule {name} was not paused.")
 
 
-async def _run_schedule(app: App, name: str, _: Form) -> ActionNotice:
-    return done(f"A job of schedule {name} is enqueued: {(await app.schedules.run(name)).id}")
+async def _run_schedule(app: App, name: str, form: Form) -> ActionNotice:
+    handle = await app.schedules.run(name, job_id=form.require("id"))
+    if handle.created:
+        return done(f"A job of schedule {name} is enqueued: {handle.id}")
+    return unchanged(f"The job of schedule {name} was enqueued already: {handle.id}")
 
 
 async def _pause_consumer(app: App, name: str, _: Form) -> ActionNotice:
@@ -196,7 +206,14 @@ ON_JOBS: Final[Mapping[str, Action]] = {
         "If it waits, it ends now. If it runs, its worker is asked to abort it.",
         has_reason=True,
     ),
-    "copy": Action("job.copy", Role.OPERATE, _copy),
+    "copy": Action(
+        "job.copy",
+        Role.OPERATE,
+        _copy,
+        "Run a copy of job {}?",
+        "A new job with the same arguments is enqueued, and runs besides this one.",
+        has_id=True,
+    ),
     "delete": Action("job.delete", Role.ADMIN, _delete, "Delete job {}?", "It cannot be brought back."),
     "reset": Action(
         "lease.reset",
@@ -228,7 +245,14 @@ ON_NAMES: Final[Mapping[str, Mapping[str, Action]]] = {
             has_reason=True,
         ),
         "resume": Action("schedule.resume", Role.OPERATE, _resume_schedule),
-        "run": Action("schedule.run", Role.OPERATE, _run_schedule),
+        "run": Action(
+            "schedule.run",
+            Role.OPERATE,
+            _run_schedule,
+            "Run a job of schedule {} now?",
+            "One job is enqueued besides the times of the schedule, also if it is paused.",
+            has_id=True,
+        ),
     },
     "/streams": {
         "pause": Action(

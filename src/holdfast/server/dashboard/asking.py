@@ -1,4 +1,4 @@
-"""A page that asks before an action that many would notice, or that cannot be undone: its form sends the action."""
+"""Confirmation page for disruptive or irreversible actions, and those that enqueue: its form sends the action."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from holdfast.model.ids import new_id
 from holdfast.server.access import Role, require
 from holdfast.server.dashboard.actions import ON_JOBS, ON_NAMES, Action
 from holdfast.server.dashboard.forms import Form
@@ -34,7 +35,8 @@ async def ask(request: Request) -> Response:
         "action": action,
         "path": path,
         "verb": form.get("verb"),
-        "fields": {name: form.get(name) for name in _FIELDS if form.get(name)},
+        "fields": {name: form.get(name) for name in _FIELDS if form.get(name)}
+        | ({"id": new_id()} if action.has_id else {}),  # not in the pages themselves: tabs share what is rendered
         "moves": moves,
         "current": "/" + path.split("/")[1],
         "leave": frame.prefix + own_path(form.get("back") or path),

@@ -15,7 +15,7 @@ from holdfast.errors import ConfigError, HoldfastError
 from holdfast.model.job import JobState
 from holdfast.reports.plural import counted
 from holdfast.server.access import Role
-from holdfast.server.auditing import note_on, record
+from holdfast.server.auditing import note_on, record, recording_doubt
 from holdfast.server.dashboard.actions import Action, done, unchanged
 from holdfast.server.dashboard.forms import Form, read_form
 from holdfast.server.dashboard.frame import ActionNotice, frame_of, page_response, render
@@ -57,11 +57,15 @@ async def start(request: Request) -> Response:
     await enter(request, role_for(verb))
     state, query, ids = state_of(request), job_query(form.fields, JobState.FAILED), form.all("id")[:SHOWN]
     if ids:
-        notice = await _change_each(state.app, verb, query, ids, form.get("reason"))
-        await record(request, caller, f"jobs.{verb}", counted(len(ids), "selected job"), " ".join(ids))
+        selected = counted(len(ids), "selected job")
+        async with recording_doubt(request, caller, f"jobs.{verb}", selected, " ".join(ids)):
+            notice = await _change_each(state.app, verb, query, ids, form.get("reason"))
+        await record(request, caller, f"jobs.{verb}", selected, " ".join(ids))
         return go_back(request, caller, f"/jobs?{query.url()}", notice)
     reason = form.get("reason")
-    begun = await state.app.operations.start(verb, selection_of(query), caller.subject, reason=reason)
+    selection = selection_of(query)
+    async with recording_doubt(request, caller, f"jobs.{verb}", str(selection)):
+        begun = await state.app.operations.start(verb, selection, caller.subject, reason=reason)
     state.operating.begin()
     note = note_on(begun, reason)
     await record(request, caller, note.action, note.target, note.detail)

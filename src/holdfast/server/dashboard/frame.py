@@ -1,4 +1,4 @@
-"""What stands around every page: navigation, theme, the viewer; and the rendering of templates."""
+"""The layout shared by all pages: navigation, theme, the viewer; and the rendering of templates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from holdfast.server.problems import Problem
 from holdfast.server.state import state_of
 
 _WITHIN: Final = {"/preview": "/jobs", "/events": "/streams", "/consumer": "/streams"}
-"""Pages that have no entry in the navigation, by the page from which one gets there."""
+"""Pages that have no entry in the navigation, keyed by the page that links to them."""
 THEMES: Final = ("light", "dark", "system")
 THEME_COOKIE, KEYS_COOKIE, NOTICE_COOKIE = "holdfast_theme", "holdfast_keys", "holdfast_notice"
 
@@ -53,7 +53,7 @@ class ActionNotice(msgspec.Struct, frozen=True):
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """What a page needs besides its values: who looks, from where, and how."""
+    """What a page needs besides its values: viewer, request URL and theme."""
 
     caller: Caller
     prefix: str

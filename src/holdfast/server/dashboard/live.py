@@ -83,7 +83,7 @@ class Watch:
 
     def _send(self, data: bytes) -> None:
         for tab in list(self.tabs):
-            if tab.full():  # it does not read: it must connect again, and gets all parts then
+            if tab.full():  # too slow: disconnect it; it gets all parts on reconnecting
                 self.tabs.discard(tab)
             else:
                 tab.put_nowait(data)

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 from holdfast.errors import JobNotFound
 from holdfast.model.ids import is_id
 from holdfast.server.access import Role, require
-from holdfast.server.auditing import record
+from holdfast.server.auditing import record, recording_doubt
 from holdfast.server.dashboard.actions import ON_JOBS, ON_NAMES, Action
 from holdfast.server.dashboard.asking import ask
 from holdfast.server.dashboard.assets import serve_asset
@@ -91,7 +91,7 @@ def _page(page: Page) -> Endpoint:
 
 
 async def _search(request: Request, text: str) -> Response:
-    """Go to what a search means: a job by its id, or the list with a filter."""
+    """Redirect to the search result: a job by its id, or the list with a filter."""
     parts, words = searched(text)
     wanted = parts.pop("id", words[0] if len(words) == 1 and not parts else None)
     if wanted is not None:
@@ -104,7 +104,7 @@ async def _search(request: Request, text: str) -> Response:
 
 
 async def _whole_id(request: Request, text: str) -> Response:
-    """Go to the job with a short id, or whose id begins so."""
+    """Redirect to the job with this short id, or with this id prefix."""
     found = await state_of(request).app.backend.insight.find(text.lower(), 2)
     if len(found) != 1:
         how = "no job" if not found else "more than one job"
@@ -138,7 +138,8 @@ async def _act(request: Request, actions: Mapping[str, Action], target_of: Calla
         raise Problem(422, "unknown-verb", f"verb={form.get('verb')!r} is not one of {', '.join(actions)}")
     await require(action.role)(request)
     target = target_of(form)
-    notice = await action.run(state_of(request).app, target, form)
+    async with recording_doubt(request, caller, action.name, target):
+        notice = await action.run(state_of(request).app, target, form)
     await record(request, caller, action.name, target, action.detail(form, notice))
     is_gone = action.name == "job.delete"
     return go_back(request, caller, "/jobs" if is_gone else form.get("back"), notice)

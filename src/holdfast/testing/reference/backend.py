@@ -232,7 +232,7 @@ class ReferenceInsight:
 
     async def states(self, job_ids: Sequence[str]) -> list[SeenJob]:
         records = [record for job_id in job_ids if (record := self._model.records.get(job_id)) is not None]
-        return [SeenJob(record.new.id, record.state, record.result) for record in records]
+        return [SeenJob(record.new.id, record.state, record.result, record.seq) for record in records]
 
     async def parents(self, seq: int) -> list[SeenJob]:
         return views.parents(self._model, seq)

@@ -103,10 +103,10 @@ def parents(model: Reference, seq: int) -> list[SeenJob]:
     for job_id in parents_of(child.new):
         record = model.records.get(job_id)
         if record is None:
-            seen.append(SeenJob("", "deleted", None))
+            seen.append(SeenJob("", "deleted", None, None))
         else:
             state = record.state if record.is_final else "unfinished"
-            seen.append(SeenJob(job_id, state, record.result))
+            seen.append(SeenJob(job_id, state, record.result, record.seq))
     return seen
 
 

@@ -52,7 +52,8 @@ select job.id::text as id,
        case
            {state_of_job}
        end as state,
-       completed.result as result
+       completed.result as result,
+       job.seq as seq
 from {schema}.job as job
 left join lateral (select seq from {schema}.running where seq = job.seq limit 1) as running on true
 left join lateral (select seq, result from {schema}.completed where seq = job.seq limit 1) as completed on true

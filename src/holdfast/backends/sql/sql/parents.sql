@@ -123,7 +123,8 @@ select coalesce(job.id::text, '') as id,
            when cancelled.seq is not null then 'cancelled'
            else 'unfinished'
        end as state,
-       completed.result as result
+       completed.result as result,
+       job.seq as seq
 from {schema}.parent_link as link
 left join {schema}.job as job on job.seq = link.parent_seq
 left join {schema}.completed as completed on completed.seq = link.parent_seq

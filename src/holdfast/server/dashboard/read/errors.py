@@ -23,7 +23,7 @@ _BUCKETS: Final = 24
 
 
 class ErrorGroup(msgspec.Struct, frozen=True):
-    """Failed jobs of one task with the same error but for the numbers in it."""
+    """Failed jobs of one task with the same error, apart from the numbers in it."""
 
     task: str
     error: str

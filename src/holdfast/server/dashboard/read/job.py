@@ -52,7 +52,7 @@ class JobScreen(msgspec.Struct, frozen=True):
     children: tuple[GraphJob, ...]
     start_at: datetime
     end_at: datetime
-    """The ends of the line of time on which the attempts are drawn."""
+    """Start and end of the timeline of the attempts."""
     seen: str
     """What a form must repeat: an action from a page that shows an older state is refused."""
 
@@ -63,7 +63,7 @@ class JobScreen(msgspec.Struct, frozen=True):
 
     @property
     def remedy(self) -> str:
-        """What to do, unless the job has ended: then the page has a button for it."""
+        """The remedy, unless the job has ended: then the page has a button for it."""
         text = "" if self.job.state in FINAL_STATES else self.words.remedy
         return text[:1].upper() + text[1:]
 
@@ -143,7 +143,7 @@ def _attempts(details: JobDetails, at: datetime) -> list[AttemptView]:
 
 
 def _ends(details: JobDetails, attempts: Sequence[AttemptView]) -> tuple[datetime, datetime]:
-    """Return the ends of the line of time: from the enqueue, or the first attempt shown if there were earlier ones."""
+    """Return start and end of the timeline: from the enqueue, or the first attempt shown if there were earlier ones."""
     start = details.job.enqueued_at
     if not attempts:
         return start, start

@@ -1,4 +1,4 @@
-"""The first page: is all well, and if not, what first."""
+"""The overview: overall health, most urgent finding first."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class StateTotal(msgspec.Struct, frozen=True):
 
 
 class OverviewScreen(msgspec.Struct, frozen=True):
-    """What the first page shows."""
+    """What the overview shows."""
 
     level: FindingLevel
     worst: tuple[LinkedFinding, ...]
@@ -87,7 +87,7 @@ class OverviewScreen(msgspec.Struct, frozen=True):
 
 
 async def read_overview(app: App, window: str) -> OverviewScreen:
-    """Read the first page."""
+    """Read the overview."""
     window = window if window in WINDOWS else "1h"
     at = now()
     findings = await examine(app, most=MOST_COUNTED)

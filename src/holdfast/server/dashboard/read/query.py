@@ -1,4 +1,4 @@
-"""The part of a URL that chooses what a page shows."""
+"""The query of a URL: what a page shows."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class RowSlice(msgspec.Struct, frozen=True):
 
     @property
     def end(self) -> int:
-        """Behind the last row that is shown."""
+        """The index after the last row that is shown."""
         return min(self.first + self.most, self.total)
 
     @property
@@ -79,7 +79,7 @@ class RowSlice(msgspec.Struct, frozen=True):
 
 
 def job_query(given: Mapping[str, str], default: JobState = JobState.RUNNING) -> JobsQuery:
-    """Return the filter of a URL or a form; raises `ConfigError` for a state or a name that cannot be."""
+    """Return the filter of a URL or a form; raises `ConfigError` for an unknown state or an invalid name."""
     state = given.get("state") or default
     if state not in list(JobState):
         raise ConfigError(f"state={state!r} is not a state: use one of {', '.join(JobState)}")

@@ -19,18 +19,18 @@ _LOOKED_AT: Final = 500
 
 
 class OperationRow(msgspec.Struct, frozen=True):
-    """An operation, and how far it is."""
+    """An operation and its progress."""
 
     view: OperationView
 
     @property
     def is_running(self) -> bool:
-        """Whether it goes on."""
+        """Whether it is still running."""
         return self.view.state is OperationState.RUNNING
 
     @property
     def expected(self) -> str:
-        """How many jobs it is about."""
+        """How many jobs it covers."""
         return shown_count(self.view.expected)
 
     @property
