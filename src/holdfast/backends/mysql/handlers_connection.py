@@ -28,7 +28,7 @@ class TransactionGuard:
     failure: Exception | None = None
     """The conflict for which the server has rolled back, or its refusal to write."""
     is_stale = False
-    """Whether the transaction may have ended unseen: the answer to a failed statement does not carry that flag."""
+    """Whether it is unknown, since an error, whether the transaction is open: answers with errors do not say so."""
 
     def check(self) -> None:
         """Raise if a statement would run outside the transaction."""
