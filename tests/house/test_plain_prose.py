@@ -34,11 +34,6 @@ _PATTERNS = {
 }
 _COMMENT = re.compile(r"^[ \t]*(?:--|//)", re.MULTILINE)
 
-# Not converted yet.
-NOT_YET = tuple(
-    f"src/holdfast/{package}/" for package in ("server", "backends/redis", "backends/mysql", "backends/kafka")
-)
-
 
 def foreign_in(text: str) -> list[tuple[int, str]]:
     """Return the phrases inside a text, with the number of lines before each; names in backquotes are not prose."""
@@ -70,7 +65,6 @@ def test_python_sources_are_plain_english():
     findings = [
         Finding(module.path, line + below, what)
         for module in modules("src")
-        if not module.path.startswith(NOT_YET)
         for line, text in passages(module)
         for below, what in foreign_in(text)
     ]
@@ -80,9 +74,8 @@ def test_python_sources_are_plain_english():
 
 def test_other_sources_are_plain_english():
     findings = [
-        Finding(path, 1 + below, what)
+        Finding(file.relative_to(ROOT).as_posix(), 1 + below, what)
         for file in other_sources()
-        if not (path := file.relative_to(ROOT).as_posix()).startswith(NOT_YET)
         for below, what in foreign_in(
             re.sub(r"^\s*(?:--|//)", "", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
         )

@@ -24,7 +24,7 @@ _ERRORS: tuple[type[Exception], ...] = (*DriverError, OSError)
 class MysqlExtender(SqlExtender):
     """`Extender`: holds a connection from the start, and reconnects when it breaks.
 
-    It never waits for a row: extensions skip locked ones, and a heartbeat has a row of its own.
+    It never waits for a row: extensions skip locked ones, and heartbeats are in separate rows.
     """
 
     def __init__(self, location: MysqlLocation, statements: MysqlStatements) -> None:

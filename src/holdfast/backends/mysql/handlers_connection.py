@@ -86,7 +86,7 @@ class MysqlHandlersConnection(TransactionGuard, VerbConnection):
         return cursor
 
     async def settle(self) -> None:
-        """Read what the handler has left unread; raise if the transaction has failed or is over."""
+        """Read what the handler has left unread; raise if the transaction has failed or ended."""
         driver: Any = self
         while self.is_lent and has_unread(driver):
             await driver.next_result()

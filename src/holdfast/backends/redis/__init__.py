@@ -11,7 +11,7 @@
            or parents; q: limit key) ┘                         └─▶ write: rescued, when the lease has expired
 ```
 
-Only the hot verbs (enqueue, claim, complete, extend, promote) are scripts of their own. Everything else is decided in
+Only the hot verbs (enqueue, claim, complete, extend, promote) have a script each. Everything else is decided in
 Python, by the rules of `holdfast.store.verbs`: read, decide, and write if what was read still holds (`steps.py`,
 `lua/apply.lua`).
 

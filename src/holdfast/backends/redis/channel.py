@@ -62,7 +62,7 @@ class Channel(asyncio.Protocol):
         return [self._replies.popleft() for _ in commands]
 
     def _check_time(self) -> None:
-        """Fail a call that has waited for too long; otherwise check again when its time is over."""
+        """Fail a call that has waited for too long; otherwise check again at its time limit."""
         self._alarm = None
         if self._waiter is None:
             return

@@ -6,7 +6,7 @@ The levels `volatile`, `1s`, `fsync` and `replicated`, and what each keeps, are 
 An enqueue, and the effect of a handler, wait by WAIT, on the connection that has written. That command counts the
 replicas that have the last write *of its connection*: on one that has written nothing it answers at once with all
 replicas, however far they are behind. The repeat of an enqueue whose first attempt was written writes nothing. So each
-wait follows a write of its own. Replicas receive all writes in one order: one that has this write has all before it.
+wait follows a separate write. Replicas receive all writes in one order: one that has this write has all before it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The verbs of the thread that extends leases and sends heartbeats, over a connection of its own."""
+"""The verbs of the thread that extends leases and sends heartbeats, over a separate connection."""
 
 from __future__ import annotations
 

@@ -260,7 +260,7 @@ class RedisTransactions(HandlersTransactions):
 
     def _transaction(self, fence: FenceCheck, limit: timedelta, wires: BlockingWires | None) -> RedisTransaction:
         if len(fence.leases) > MANY:
-            raise ConfigError(f"a transaction on Redis is over {MANY:,} jobs at most: use smaller batches")
+            raise ConfigError(f"a transaction on Redis completes at most {MANY:,} jobs: use smaller batches")
         return RedisTransaction(self._place, fence, limit, wires)
 
 

@@ -108,7 +108,7 @@ def hold_keys(keys: Sequence[UniqueKey]) -> Steps[None]:
 
 
 def prune_keys(limit: int) -> Steps[None]:
-    """Delete keys whose period is over."""
+    """Delete keys whose period has ended."""
     now, (found,) = yield from read(("ZRANGE", "until", 0, min(limit, 1000) - 1, "WITHSCORES"))
     over = [field for field, until in zip(found[::2], found[1::2], strict=True) if float(until) <= now]
     if not over:

@@ -56,7 +56,7 @@ async def list_jobs(call: ApiCall[JobListQuery, NoFields]) -> Answer:
     """List the jobs in one state, a page at a time.
 
     Of many jobs, only some thousands are compared with a queue or a task at once: a page may have fewer jobs than the
-    limit, or none, and still a `cursor`, which goes on.
+    limit, or none, and still a `cursor`, which continues the list.
     """
     query = call.query
     selection = JobSelection(query.state, query.queue, query.task)

@@ -163,7 +163,7 @@ async def _pause_consumer(app: App, name: str, _: Form) -> ActionNotice:
 
 async def _resume_consumer(app: App, name: str, _: Form) -> ActionNotice:
     changed = await app.consumers.resume(name)
-    return done(f"Consumer {name} goes on.") if changed else unchanged(f"Consumer {name} was not paused.")
+    return done(f"Consumer {name} resumed.") if changed else unchanged(f"Consumer {name} was not paused.")
 
 
 def _start_of(form: Form) -> StartAt:

@@ -137,4 +137,4 @@ class GroupExtender(NeedsStore):
         return self._allocations.owned_blocking(node)
 
     def close(self) -> None:
-        """Do nothing: there is no connection of its own."""
+        """Do nothing: there is no separate connection."""

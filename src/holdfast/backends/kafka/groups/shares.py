@@ -2,7 +2,7 @@
 
 ```text
    assigned ──▶ GRANTED ── revoked ──▶ REVOKING ── released, or its deadline passes ──▶ gone
-                   └────────── lost: the group goes on without this member ────────────▶ gone
+                   └────────── lost: the group continues without this member ──────────▶ gone
 ```
 
 A share that is gone takes no commit, although the broker would accept one from any member.

@@ -1,4 +1,4 @@
--- Nodes, leadership and shares. Heartbeats have a table of their own: one waits only for a seizure for silence, which
+-- Nodes, leadership and shares. Heartbeats are in a separate table: one waits only for a seizure for silence, which
 -- `stop_nodes` begins.
 
 -- name: put_node

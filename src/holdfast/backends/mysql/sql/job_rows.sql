@@ -1,4 +1,4 @@
--- The rows of jobs: lock them, and find out what became of them. Locks stand in subqueries of their own, so that the
+-- The rows of jobs: lock them, and find out what became of them. Locks are taken in separate subqueries, so that the
 -- bodies and lanes that are read beside them stay free.
 
 -- part: lease_columns

@@ -1,7 +1,7 @@
 -- Enqueue, claim and complete jobs. Every statement that writes under a lease carries its fence.
 --
 -- A statement that locks names its rows: as a range of numbers without a gap, with the limit that it has (without one,
--- the server goes on to the row behind the range, and waits for its lock); or by `straight_join` from a JSON list, with
+-- the server continues to the row behind the range, and waits for its lock); or by `straight_join` from a JSON list, with
 -- the index forced: of a small table the planner would lock every row.
 
 -- name: find_lanes

@@ -2,7 +2,7 @@
 
 -- name: lock_children
 -- The caller sorts the seqs, so that two such calls cannot deadlock. A child that moves to another table while this
--- waits for its row is left out, and so is one that was cancelled by a person since it was read.
+-- waits for its row is left out, and so is one that was cancelled by an operator since it was read.
 select job.id, given.seq, job.lane_id, lane.queue, lane.task, job.order_key, job.limit_key,
        case when blocked.seq is not null then 'blocked' else 'cancelled' end as state, job.priority, job.max_attempts,
        job.turn, coalesce(blocked.attempt, cancelled.attempt) as attempt, coalesce(blocked.excused, 0) as excused,

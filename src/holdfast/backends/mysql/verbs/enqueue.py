@@ -37,7 +37,7 @@ LaneIds = Mapping[tuple[str, str], int]
 def insert(jobs: Sequence[NewJob], lanes: LaneIds, *, is_alone: bool, is_whole: bool) -> Steps[list[bool]]:
     """Insert jobs; return False for each whose id exists already.
 
-    `is_alone`: in a transaction of its own; `is_whole`: nothing else is to be done in that.
+    `is_alone`: in a separate transaction; `is_whole`: nothing else is to be done in that.
     """
     distinct = {job.id: job for job in reversed(jobs)}
     ordered = [job for job in jobs if distinct.pop(job.id, None) is not None]
