@@ -21,7 +21,7 @@ _COMMANDS = {
     "call": "use `holdfast job enqueue`",
     "control": "use `holdfast queue pause`, `holdfast job cancel` and the like",
     "events": "use `holdfast top`",
-    "flower": "use `holdfast top`",
+    "flower": "use `holdfast server run`, the dashboard, or `holdfast top`",
     "inspect": "use `holdfast lease list` for running jobs, and `holdfast worker list`",
     "purge": "use `holdfast job cancel --state ready --queue QUEUE`",
     "result": "use `holdfast job show ID --show-args`",
