@@ -49,6 +49,7 @@ async def test_pausing_a_task_that_is_unknown_is_done_with_a_warning(app: App, s
         assert await app.tasks.pause("unborn")
         assert await app.tasks.pause(send.name)
     assert [line.partition(" was")[0] for line in warnings(caplog)] == ["paused, but no job of the task unborn"]
+    assert {record.name for record in caplog.records} == {"holdfast.jobs"}  # as for queues
     assert {view.name for view in await app.tasks.list() if view.paused} == {"unborn", send.name}
 
 
@@ -57,4 +58,5 @@ async def test_pausing_a_queue_that_is_unknown_is_done_with_a_warning(app: App, 
         assert await app.queues.pause("mials")
         assert await app.queues.pause("mails")
     assert warnings(caplog) == [f"paused, but {UNKNOWN}"]
+    assert {record.name for record in caplog.records} == {"holdfast.jobs"}
     assert {view.name for view in await app.queues.list() if view.paused} == {"mials", "mails"}

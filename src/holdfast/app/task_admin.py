@@ -17,7 +17,7 @@ from holdfast.store.values import TaskView
 if TYPE_CHECKING:
     from holdfast.app.app import App
 
-_logger = logging.getLogger("holdfast.app")
+_logger = logging.getLogger("holdfast.jobs")
 
 
 class TasksOfApp(Tasks):
