@@ -48,6 +48,19 @@ def test_until_empty_tells_once_that_consumers_are_left_out(app: App, caplog):
     assert told == ["until_empty runs only tasks: the consumers billing do not run here"]
 
 
+@pytest.mark.parametrize(("delayed", "jobs"), [(1, "1 job"), (2, "2 jobs")])
+def test_until_empty_counts_the_jobs_that_it_leaves(app: App, caplog, delayed: int, jobs: str):
+    task = app.task(noop)
+    for _ in range(delayed):
+        task.options(delay=3600).sync.enqueue()
+
+    with caplog.at_level(logging.WARNING, "holdfast"):
+        assert app.run_worker(until_empty=True, poll_interval=0.05) == 0
+
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [f"nothing is left to run here except {jobs} scheduled and not due yet"]
+
+
 def test_a_worker_says_that_it_runs_after_it_has_made_the_tables(app: App, caplog):
     app.task(noop)
 

@@ -27,6 +27,7 @@ from holdfast.errors import ConfigError, SchemaMismatch, StoreUnavailable, Unsup
 from holdfast.hooks.observers import Hooks
 from holdfast.hooks.values import JobRescue, WorkerDrain, WorkerEnd, WorkerReport, WorkerStart
 from holdfast.model.allocation import Timing
+from holdfast.model.counted import counted
 from holdfast.model.totals import Totals
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.values import Rescued
@@ -279,12 +280,12 @@ def _warn_of_jobs_left(worker: Worker) -> None:
     if left is None:
         return
     for number, what in (
-        (left.delayed, "jobs are scheduled and not due yet"),
-        (left.paused, "jobs wait in paused queues"),
-        (left.unknown, "jobs belong to tasks that this worker does not know"),
+        (left.delayed, "scheduled and not due yet"),
+        (left.paused, "in paused queues"),
+        (left.unknown, "of tasks that this worker does not know"),
     ):
         if number:
-            _logger.warning("nothing is left to run here, but %d %s", number, what)
+            _logger.warning("nothing is left to run here except %s %s", counted(number, "job"), what)
 
 
 def _run_many(

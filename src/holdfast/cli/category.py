@@ -12,8 +12,8 @@ from holdfast.cli.json_output import json_option, show_json
 from holdfast.cli.table import Column, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.errors import CategoryNotFound
+from holdfast.model.counted import counted
 from holdfast.model.event import DEFAULT_PARTITIONS, MAX_PARTITIONS
-from holdfast.reports.plural import counted
 from holdfast.store.stream_values import CategoryView
 
 if TYPE_CHECKING:

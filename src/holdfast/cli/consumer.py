@@ -16,7 +16,7 @@ from holdfast.cli.suggested_commands import command
 from holdfast.cli.table import Cell, Column, show_table
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration, instant
-from holdfast.reports.plural import counted
+from holdfast.model.counted import counted
 from holdfast.reports.states import consumer_state, live_ids, owners_of
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.stream_values import ConsumerView, NodeView, ShareView, Start, StartAt

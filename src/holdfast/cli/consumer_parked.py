@@ -14,7 +14,7 @@ from holdfast.cli.json_output import json_option, show_json
 from holdfast.cli.suggested_commands import command
 from holdfast.cli.table import Cell, Column, Id, show_table
 from holdfast.cli.target import StoreTarget, store_options
-from holdfast.reports.plural import counted
+from holdfast.model.counted import counted
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.stream_values import ParkedView
 

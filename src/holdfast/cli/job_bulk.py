@@ -27,8 +27,8 @@ from holdfast.cli.table import console
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.cli.times import duration
 from holdfast.errors import ConfigError, JobNotFound
+from holdfast.model.counted import counted
 from holdfast.model.job import JobState
-from holdfast.reports.plural import counted
 from holdfast.runtime.exit_code import ExitCode
 from holdfast.store.values import Cancellation
 

@@ -14,8 +14,8 @@ from holdfast.cli.job_bulk import confirmed, in_batches, select
 from holdfast.cli.suggested_commands import command
 from holdfast.cli.target import StoreTarget, store_options
 from holdfast.errors import JobNotFound, OutcomeUnknown
+from holdfast.model.counted import counted
 from holdfast.model.job import JobState
-from holdfast.reports.plural import counted
 from holdfast.runtime.exit_code import ExitCode
 
 if TYPE_CHECKING:

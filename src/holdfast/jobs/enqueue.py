@@ -14,6 +14,7 @@ from holdfast.jobs.after import Parent, after_conditions
 from holdfast.jobs.task import Task, check_max_attempts, check_priority, check_timeout
 from holdfast.jobs.unique import OnConflictName, UniqueFor, unique_of, unique_setting
 from holdfast.model.conditions import Conditions, Unique
+from holdfast.model.counted import counted
 from holdfast.model.duration import to_span
 from holdfast.model.ids import check_id, new_id, new_ids
 from holdfast.model.instants import to_micros
@@ -237,7 +238,7 @@ def new_jobs(
         except (ConfigError, PayloadError) as error:
             raise type(error)(f"item {index}: {error}. Nothing was enqueued") from error
     if given_ids is not None and len(given_ids) != len(payloads):
-        counts = f"{_counted(given_ids, 'id')} for {_counted(payloads, 'call')}"
+        counts = f"{counted(len(given_ids), 'id')} for {counted(len(payloads), 'call')}"
         raise ConfigError(f"job_ids has {counts}: pass one for each call, in the same order. Nothing was enqueued")
     ids = new_ids(len(payloads)) if given_ids is None else given_ids
     queue, task, common = template.queue, template.task, template.common
@@ -259,10 +260,6 @@ def _check_call(template: JobTemplate, called: JobTemplate) -> None:
             f"a call of {called.task!r} with its own options: give them to all, as in "
             f"{called.task}.options(…).enqueue_many(…), or keep them apart with group(…).enqueue()"
         )
-
-
-def _counted(items: Sequence[object], noun: str) -> str:
-    return f"{len(items)} {noun}{'' if len(items) == 1 else 's'}"
 
 
 def _checked_ids(given: object) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+from holdfast.model.counted import counted
 from holdfast.reports.finding import Finding, FindingLevel, fine, some
-from holdfast.reports.plural import counted
 from holdfast.reports.states import is_silent
 from holdfast.reports.times import span
 from holdfast.store.stream_values import ConsumerView, NodeView

@@ -1,8 +1,7 @@
-"""Counts with the singular or plural of their noun."""
+"""The counts of `model.counted`, for the pages and sentences."""
 
 from __future__ import annotations
 
+from holdfast.model.counted import counted
 
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun: `1 job`, `2,000 jobs`."""
-    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
+__all__ = ["counted"]

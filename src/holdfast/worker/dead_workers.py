@@ -12,6 +12,7 @@ from typing import Final
 
 from holdfast.hooks.observers import Hooks
 from holdfast.hooks.values import JobRescue
+from holdfast.model.counted import counted
 from holdfast.model.lease_rules import HEARTBEAT_PARTS, OVERDUE_AT_MOST, is_overdue
 from holdfast.store.insight import Insight
 from holdfast.store.values import ClaimRequest, LeaseView, Rescued, WorkerHeartbeat, WorkerView
@@ -89,8 +90,8 @@ class DeadWorkers:
 def _log_wait(view: WorkerView, leases: Sequence[LeaseView]) -> None:
     left = max(timedelta(0), *(lease.expires_in for lease in leases))
     _logger.warning(
-        "%s held by worker %s, no heartbeat for %.0f s; waiting up to %.0f s for its lease to expire",
-        "1 job is" if len(leases) == 1 else f"{len(leases):,} jobs are",
+        "%s %s held by worker %s, no heartbeat for %.0f s; waiting up to %.0f s for its lease to expire",
+        counted(len(leases), "job"), "is" if len(leases) == 1 else "are",
         view.heartbeat.worker_id, view.silent.total_seconds(), left.total_seconds(),
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ from collections import Counter
 
 from holdfast.hooks.observers import Hooks
 from holdfast.hooks.values import JobEnd, JobRescue, StoreFailure, WorkerDrain, WorkerEnd, WorkerStart
+from holdfast.model.counted import counted
 from holdfast.model.job import JobState
 from holdfast.model.outcome import ASKED, Failure
 
@@ -59,14 +60,13 @@ def _text(failure: Failure | None) -> str:
 def _log_rescue(rescue: JobRescue) -> None:
     """Log in one line what became of the jobs of a dead worker, and each job at DEBUG."""
     counts, total = Counter(job.state for job in rescue.jobs), len(rescue.jobs)
-    jobs = "1 job" if total == 1 else f"{total:,} jobs"
     if set(counts) == {JobState.READY}:
         became = " is ready again" if total == 1 else " are ready again"
     else:
         ready = counts.pop(JobState.READY, 0)
         ends = [f"{count:,} {state}" for state, count in sorted(counts.items())]
         became = ": " + ", ".join([f"{ready:,} ready again", *ends])
-    _logger.warning("%s of worker %s (%s)%s", jobs, rescue.worker_id, rescue.why, became)
+    _logger.warning("%s of worker %s (%s)%s", counted(total, "job"), rescue.worker_id, rescue.why, became)
     for job in rescue.jobs:
         _logger.debug("job %s (%s) of worker %s is now %s", job.job_id, job.task, rescue.worker_id, job.state)
 

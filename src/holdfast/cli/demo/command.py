@@ -19,6 +19,7 @@ from holdfast.cli.demo.verify import count
 from holdfast.cli.demo.view import DemoView
 from holdfast.cli.exit_errors import Noun, debug_option
 from holdfast.cli.table import console
+from holdfast.model.counted import counted
 from holdfast.reports.text import line
 from holdfast.runtime.exit_code import ExitCode
 
@@ -82,18 +83,14 @@ def _announce(run: DemoRun, crew: DemoCrew, app: App) -> None:
     if run.produced:
         click.echo("Continuing the unfinished run.")
     click.echo(
-        f"{_plural(plan.jobs, 'job')}, {_plural(crew.workers, 'worker')}, success rate {plan.success_rate:g}, "
-        f"at most {_plural(plan.max_attempts, 'attempt')}, seed {plan.seed}\n"
+        f"{counted(plan.jobs, 'job')}, {counted(crew.workers, 'worker')}, success rate {plan.success_rate:g}, "
+        f"at most {counted(plan.max_attempts, 'attempt')}, seed {plan.seed}\n"
     )
 
 
 def _origin() -> str:
     """Return the source of the URL, if it is not on the command line."""
     return " (from $HOLDFAST_URL)" if source(click.get_current_context(), "url") is ParameterSource.ENVIRONMENT else ""
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 for _step in (produce_command, consume_command, verify_command, clean_command):

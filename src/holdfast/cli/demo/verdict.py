@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.cli.demo.attempt_distribution import AttemptDistribution
 from holdfast.cli.demo.plan import DemoPlan
+from holdfast.model.counted import counted
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -157,27 +158,23 @@ def _problems(tally: DemoTotals) -> list[str]:
         (tally.lost, "lost: neither completed, nor failed, nor waiting"),
         (tally.strays, "took effect, but the ledger does not confirm it"),
     ]
-    return [f"{_jobs(jobs.count)} {what}: {_named(jobs)}" for jobs, what in found if jobs.count]
+    return [f"{counted(jobs.count, 'job')} {what}: {_named(jobs)}" for jobs, what in found if jobs.count]
 
 
 def _unfinished(plan: DemoPlan, tally: DemoTotals) -> list[str]:
     unfinished: list[str] = []
     if tally.produced < plan.jobs:
-        unfinished.append(f"{_jobs(plan.jobs - tally.produced)} still to be produced")
+        unfinished.append(f"{counted(plan.jobs - tally.produced, 'job')} still to be produced")
     if tally.left:
-        unfinished.append(f"{_jobs(tally.left)} still to be consumed")
+        unfinished.append(f"{counted(tally.left, 'job')} still to be consumed")
     return unfinished
 
 
 def _summary(tally: DemoTotals) -> str:
     kills = f", although {tally.killed} workers were killed" if tally.killed > 1 else ""
     kills = ", although a worker was killed" if tally.killed == 1 else kills
-    failed = f"; {_jobs(tally.failed)} failed after the last attempt" if tally.failed else ""
+    failed = f"; {counted(tally.failed, 'job')} failed after the last attempt" if tally.failed else ""
     return f"Every completed job took effect exactly once{kills}; none was lost{failed}."
-
-
-def _jobs(count: int) -> str:
-    return f"{count:,} job" if count == 1 else f"{count:,} jobs"
 
 
 def _named(jobs: Found) -> str:
