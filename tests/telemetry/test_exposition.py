@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,14 @@ from tests.telemetry.samples import Samples
 
 from holdfast import App, Event
 from holdfast.errors import ConfigError, StoreUnavailable
-from holdfast.store.values import ClaimRequest
+from holdfast.reports.states import worker_state
+from holdfast.store.values import ClaimRequest, WorkerHeartbeat, WorkerView
+from holdfast.store.verbs.explain import worker_fact
 from holdfast.telemetry.backlog import backlog
 from holdfast.telemetry.exposition import render
 from holdfast.telemetry.families import MOST_NAMES, JobFamilies
 from holdfast.telemetry.store_collector import StoreCollector
-from holdfast.telemetry.store_figures import FigureReader, figures_of
+from holdfast.telemetry.store_figures import FigureReader, StoreFigures, figures_of
 from holdfast.testing.debian_packages import unpacked
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -157,6 +159,15 @@ async def test_a_schedule_that_no_worker_fires_is_counted_as_missed_once(app: Ap
         figures = await reader.read()
 
     assert figures.missed == {"nightly": 1}
+
+
+@pytest.mark.parametrize("silent", [0, 20, 30, 31])
+def test_a_worker_is_live_in_the_figures_if_and_only_if_it_is_so_in_lists(silent: int):
+    heartbeat = WorkerHeartbeat("w", "host", 1, None, 10, timedelta(seconds=30), 0)
+    view = WorkerView(heartbeat, datetime(2026, 1, 1, tzinfo=UTC), timedelta(seconds=silent))
+
+    assert [worker_state(live) for live in StoreFigures(workers=[view]).live] == (["live"] if silent <= 30 else [])
+    assert worker_fact(view).is_live is (worker_state(view) == "live")
 
 
 async def test_the_backlog_says_how_many_workers_the_work_of_a_queue_takes(app: App):

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from holdfast.model.job import JobState
+from holdfast.model.lease_rules import is_silent
 from holdfast.model.limits import Limit, LimitUse
 
 
@@ -28,7 +29,7 @@ class WorkerFact(msgspec.Struct, frozen=True):
     @property
     def is_live(self) -> bool:
         """Whether its last heartbeat is not older than its lease: it sends them at least twice as often."""
-        return self.silent <= self.lease
+        return not is_silent(self.silent, self.lease)
 
     def serves(self, queue: str) -> bool:
         """Return whether it claims from a queue."""

@@ -79,6 +79,11 @@ def longest_covered(access: timedelta | None) -> int | None:
     return None if access is None else RESCUE_ACCESS_PARTS * span_micros(access)
 
 
+def is_silent(silent: timedelta, lease: timedelta) -> bool:
+    """Return whether a worker has sent no heartbeat for a whole lease, so that it no longer counts as live."""
+    return silent > lease
+
+
 def is_overdue(silent: timedelta, lease: timedelta) -> bool:
     """Return whether a worker with leases of this duration should have sent a heartbeat by now."""
     return silent > min(lease / HEARTBEAT_PARTS, HEARTBEAT_AT_MOST) + _HEARTBEAT_SLACK

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Literal
 
+from holdfast.model import lease_rules
 from holdfast.store.schedules import ScheduleView
 from holdfast.store.stream_values import ConsumerView, NodeView
 from holdfast.store.values import QueueView, TaskView, WorkerView
@@ -31,7 +32,7 @@ def is_silent(view: WorkerView | NodeView) -> bool:
 
     Live ones send heartbeats at least twice as often.
     """
-    return view.silent > (view.ttl if isinstance(view, NodeView) else view.heartbeat.lease)
+    return lease_rules.is_silent(view.silent, view.ttl if isinstance(view, NodeView) else view.heartbeat.lease)
 
 
 def worker_state(view: WorkerView) -> Literal["live", "silent", "stopped"]:

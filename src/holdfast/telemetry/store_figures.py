@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.app.app import App
 from holdfast.errors import HoldfastError
-from holdfast.model.lease_rules import is_overdue
+from holdfast.model.lease_rules import is_silent
 from holdfast.store.schedules import ScheduleView
 from holdfast.store.stream_values import ConsumerView
 from holdfast.store.values import QueueView, WorkerView
@@ -37,8 +37,8 @@ class StoreFigures(msgspec.Struct, frozen=True):
 
     @property
     def live(self) -> list[WorkerView]:
-        """The workers whose heartbeat is not overdue."""
-        return [view for view in self.workers if not is_overdue(view.silent, view.heartbeat.lease)]
+        """The workers that are live, as `holdfast worker list` shows them."""
+        return [view for view in self.workers if not is_silent(view.silent, view.heartbeat.lease)]
 
 
 class FigureReader:
