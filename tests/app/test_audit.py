@@ -47,6 +47,12 @@ async def test_bad_pages_are_refused(app: App, bad):
         await app.audit.list(**bad)
 
 
+@pytest.mark.parametrize("limit", [2.5, True, "10", None, pytest.param(10**5000, id="enormous")])
+async def test_a_limit_that_is_no_whole_number_is_refused(app: App, limit):
+    with pytest.raises(ConfigError, match=r"^limit=.* is not a whole number from 1 to 1000$"):
+        await app.audit.list(limit)
+
+
 async def test_an_entry_consists_of_texts(app: App):
     with pytest.raises(ConfigError, match="not a string"):
         await app.audit.record("ann", "job.retry", "job", {"args": [1]})  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from holdfast.model.ids import check_id, find_by, new_id
 from holdfast.model.job import JobState, JobStateName, NewJob
 from holdfast.model.limits import Limit, LimitKey, check_limited
 from holdfast.model.names import check_name
+from holdfast.model.numbers import whole_number
 from holdfast.runtime.unknown_queue import unknown_queue
 from holdfast.store.values import Cancellation, Count, JobDetails, JobFilter, JobGraph, JobPage, QueueView
 from holdfast.store.verbs.job_admin import not_found
@@ -28,17 +29,11 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("holdfast.jobs")
 _MOST = 1_000_000_000  # rows: a number that every store accepts
-_PRINTABLE_BITS = 128
 
 
 def check_limit(limit: object) -> int:
     """Return a valid limit of rows or raise `ConfigError`: a store may read a negative limit as no limit."""
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _MOST:
-        # An int of thousands of digits cannot even be printed.
-        is_vast = isinstance(limit, int) and limit.bit_length() > _PRINTABLE_BITS
-        message = f"limit={'…' if is_vast else repr(limit)} is not a whole number from 1 to {_MOST}"
-        raise ConfigError(message)
-    return limit
+    return whole_number(limit, "limit", 1, _MOST)
 
 
 def _check_state(state: object, allowed: Iterable[JobState]) -> JobState:

@@ -11,6 +11,7 @@ import msgspec
 from holdfast.app.sync import Blocking, Sync
 from holdfast.errors import ConfigError
 from holdfast.model.ids import id_text, is_id, new_id
+from holdfast.model.numbers import whole_number
 from holdfast.runtime.text import clean
 from holdfast.store.records import StoredRecord
 
@@ -86,8 +87,7 @@ class Audit:
 
     async def list(self, limit: int = 100, *, before: str | None = None) -> Sequence[AuditEntry]:
         """List at most `limit` entries, the newest first; the next page is that `before` the id of the last one."""
-        if not 1 <= limit <= _PAGE_LIMIT:
-            raise ConfigError(f"limit={limit!r} is not a whole number from 1 to {_PAGE_LIMIT}")
+        whole_number(limit, "limit", 1, _PAGE_LIMIT)
         if before is not None and not is_id(id_text(before)):
             raise ConfigError(f"before={before!r} is not the id of an entry: pass that of the last entry of a page")
         records = (await self._app.opened(install=False)).records

@@ -23,6 +23,7 @@ from holdfast.errors import ConfigError
 from holdfast.jobs.batch_context import BatchContext
 from holdfast.jobs.call import Call
 from holdfast.model.duration import to_span
+from holdfast.model.numbers import whole_number
 from holdfast.runtime.parameters import names_known_to
 from holdfast.runtime.signature import Signature
 
@@ -34,11 +35,7 @@ _SHAPE = "async def handler(ctx: BatchContext, calls: list[Call[int]])"
 
 def check_batch(batch: object) -> int | None:
     """Return the largest number of calls of a batch, None without batches, or raise `ConfigError`."""
-    if batch is None:
-        return None
-    if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= MAX_BATCH:
-        raise ConfigError(f"batch={batch!r} is not a whole number from 1 to {MAX_BATCH}")
-    return batch
+    return None if batch is None else whole_number(batch, "batch", 1, MAX_BATCH)
 
 
 def check_linger(linger: float | timedelta | None, batch: int | None) -> float:

@@ -16,6 +16,7 @@ from holdfast.jobs.unique import OnConflictName, UniqueFor, UniqueSetting, uniqu
 from holdfast.model.duration import to_span
 from holdfast.model.limits import Limit, check_limited
 from holdfast.model.names import check_name
+from holdfast.model.numbers import whole_number
 from holdfast.model.retry import RetryPolicy, RetrySetting, policy_of
 from holdfast.model.turn import MAX_PRIORITY
 from holdfast.runtime.executor import Executor, ExecutorSetting, choose_executor, reference_of
@@ -181,18 +182,12 @@ def _default_name(handler: Callable[..., Any]) -> str:
 
 def check_max_attempts(max_attempts: object) -> int:
     """Return a valid number of attempts or raise `ConfigError`."""
-    if not isinstance(max_attempts, int) or isinstance(max_attempts, bool) or not 1 <= max_attempts <= MAX_ATTEMPTS:
-        message = f"max_attempts={max_attempts!r} is not a whole number from 1 to {MAX_ATTEMPTS}"
-        raise ConfigError(message)
-    return max_attempts
+    return whole_number(max_attempts, "max_attempts", 1, MAX_ATTEMPTS)
 
 
 def check_priority(priority: object) -> int:
     """Return a valid priority or raise `ConfigError`."""
-    if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > MAX_PRIORITY:
-        message = f"priority={priority!r} is not a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}"
-        raise ConfigError(message)
-    return priority
+    return whole_number(priority, "priority", -MAX_PRIORITY, MAX_PRIORITY)
 
 
 def check_timeout(timeout: float | timedelta | None) -> float | None:

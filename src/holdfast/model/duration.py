@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 from holdfast.errors import ConfigError
+from holdfast.model.numbers import is_vast
 
 LONGEST = timedelta(days=36_525)  # 100 years: anything longer is a mistake, most often milliseconds
 _LONGEST_SECONDS = LONGEST.total_seconds()
 _ZERO = timedelta(0)
-_PRINTABLE_BITS = 128
 
 
 def to_span(value: float | timedelta, what: str) -> timedelta:
@@ -28,8 +28,7 @@ def to_span(value: float | timedelta, what: str) -> timedelta:
 
 
 def _out_of_range(what: str, value: float | timedelta, *, negative: bool) -> str:
-    # Python refuses to print an int of thousands of digits.
-    shown = "enormous" if type(value) is int and value.bit_length() > _PRINTABLE_BITS else str(value)
+    shown = "enormous" if is_vast(value) else str(value)
     unit = "" if isinstance(value, timedelta) else " seconds"
     if negative:
         return f"{what} is {shown}{unit}: a duration cannot be negative, pass 0 or more"

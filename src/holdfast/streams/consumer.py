@@ -13,6 +13,7 @@ import msgspec
 from holdfast.errors import ConfigError, ConsumerNotFound
 from holdfast.model.duration import to_span
 from holdfast.model.names import check_name
+from holdfast.model.numbers import whole_number
 from holdfast.model.retry import Exponential, RetryPolicy, RetrySetting, policy_of
 from holdfast.runtime.executor import Executor, ExecutorSetting, choose_executor, reference_of
 from holdfast.runtime.handler_checks import refuse_generator
@@ -214,9 +215,7 @@ def _on_error(name: str, value: object) -> OnError:
 
 
 def _count(name: str, what: str, value: object, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise ConfigError(f"consumer {name!r}: {what}={value!r} is not a whole number from 1 to {most}")
-    return value
+    return whole_number(value, f"consumer {name!r}: {what}", 1, most)
 
 
 class Consumers:
