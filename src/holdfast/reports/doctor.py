@@ -130,7 +130,7 @@ def _waiting(queues: Sequence[QueueView], live: Sequence[WorkerView]) -> Finding
     oldest = max(open_queues, key=lambda queue: queue.oldest_ready or timedelta(0))
     longest = span(oldest.oldest_ready or timedelta(0))
     text = f"{_number(open_queues, 'ready')}; the oldest has waited {longest} in queue {oldest.name}"
-    served = [queue for queue in open_queues if any(_serves(worker, queue.name) for worker in live)]
+    served = [queue for queue in open_queues if any(worker.heartbeat.serves(queue.name) for worker in live)]
     if len(served) < len(open_queues):
         names = ", ".join(queue.name for queue in open_queues if queue not in served)
         remedy = f"No worker serves {names}: start one with `holdfast worker run`."
@@ -164,7 +164,7 @@ def _scheduled(queues: Sequence[QueueView], live: Sequence[WorkerView]) -> Findi
     unserved = [
         queue.name
         for queue in queues
-        if queue.scheduled and not queue.paused and not any(_serves(worker, queue.name) for worker in live)
+        if queue.scheduled and not queue.paused and not any(worker.heartbeat.serves(queue.name) for worker in live)
     ]
     if not unserved:
         return fine("scheduled jobs", "none" if count == "0" else count)
@@ -176,10 +176,6 @@ def _number(queues: Sequence[QueueView], state: str) -> str:
     """Return how many jobs are in a state; with a plus if counting stopped there."""
     more = "+" if any(state in queue.at_least for queue in queues) else ""
     return f"{sum(getattr(queue, state) for queue in queues):,}{more}"
-
-
-def _serves(worker: WorkerView, queue: str) -> bool:
-    return worker.heartbeat.queues is None or queue in worker.heartbeat.queues
 
 
 def _paused(noun: str, views: Sequence[QueueView | TaskView]) -> Finding:

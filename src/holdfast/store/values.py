@@ -54,6 +54,10 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     A job that waits here for a slot would hold one of the limit's slots, and use its rate before it starts.
     """
 
+    def serves(self, queue: str) -> bool:
+        """Return whether jobs of a queue are asked for."""
+        return self.queues is None or queue in self.queues
+
 
 class Claim(msgspec.Struct, frozen=True):
     """The jobs that a claim has leased, all under the same fence.
@@ -179,6 +183,10 @@ class WorkerHeartbeat(msgspec.Struct, frozen=True):
     supervisor_id: str | None = None
     tasks: tuple[str, ...] | None = None
 
+    def serves(self, queue: str) -> bool:
+        """Return whether the worker claims from a queue."""
+        return self.queues is None or queue in self.queues
+
 
 class WorkerView(msgspec.Struct, frozen=True):
     """A worker as of its last heartbeat; `silent` is the time since then, by the store's clock.
@@ -200,11 +208,10 @@ class WaitingTask(msgspec.Struct, frozen=True):
     paused: bool
 
 
-class QueueView(msgspec.Struct, frozen=True):
-    """A queue, and the number of its jobs in each state.
+class JobCounts(msgspec.Struct, frozen=True):
+    """A queue or a task, and the number of its jobs in each state.
 
-    `oldest_ready` is how long the job whose turn is next has been due. `at_least` are the states of which there may be
-    more jobs than were counted.
+    `oldest_ready` is how long the job whose turn is next has been due.
     """
 
     name: str
@@ -215,21 +222,18 @@ class QueueView(msgspec.Struct, frozen=True):
     running: int
     failed: int
     oldest_ready: timedelta | None
+
+
+class QueueView(JobCounts, frozen=True):
+    """A queue; `at_least` are the states of which there may be more jobs than were counted."""
+
     at_least: tuple[str, ...] = ()
     limit: Limit | None = None
 
 
-class TaskView(msgspec.Struct, frozen=True):
-    """A task, and the number of its jobs in each state, over all queues; the rest as for a queue."""
+class TaskView(JobCounts, frozen=True):
+    """A task, over all queues; the rest as for a queue."""
 
-    name: str
-    paused: bool
-    ready: int
-    scheduled: int
-    blocked: int
-    running: int
-    failed: int
-    oldest_ready: timedelta | None
     limit: Limit | None = None
     key_limit: Limit | None = None
     """What it allows for each limit key of its jobs."""

@@ -55,9 +55,5 @@ def backlog_of(figures: StoreFigures, queue: str, jobs_per_worker: int | None) -
 
 
 def _slots(figures: StoreFigures, queue: str) -> float:
-    slots = [
-        view.heartbeat.concurrency
-        for view in figures.live
-        if view.heartbeat.queues is None or queue in view.heartbeat.queues
-    ]
+    slots = [view.heartbeat.concurrency for view in figures.live if view.heartbeat.serves(queue)]
     return sum(slots) / len(slots) if slots else _DEFAULT_SLOTS

@@ -48,12 +48,12 @@ def _queues(figures: StoreFigures) -> Iterator[Metric]:
     )
     serving = GaugeMetricFamily("holdfast_queue_workers", "Live workers that serve a queue.", labels=["queue"])
     paused = GaugeMetricFamily("holdfast_queue_paused", "Whether a queue is paused.", labels=["queue"])
-    live = [view.heartbeat.queues for view in figures.live]
+    live = [view.heartbeat for view in figures.live]
     for view in figures.queues[:MOST_NAMES]:
         for state in _STATES:
             jobs.add_metric([view.name, state], float(getattr(view, state)))
         oldest.add_metric([view.name], 0.0 if view.oldest_ready is None else view.oldest_ready.total_seconds())
-        serving.add_metric([view.name], float(sum(queues is None or view.name in queues for queues in live)))
+        serving.add_metric([view.name], float(sum(worker.serves(view.name) for worker in live)))
         paused.add_metric([view.name], float(view.paused))
     yield from (jobs, oldest, serving, paused)
 

@@ -79,8 +79,7 @@ class DeadWorkers:
             return
         held: dict[str, list[LeaseView]] = defaultdict(list)
         for lease in await self._insight().leases(_MOST):
-            is_mine = lease.task in request.tasks and (request.queues is None or lease.queue in request.queues)
-            if lease.worker_id in dead and is_mine:
+            if lease.worker_id in dead and lease.task in request.tasks and request.serves(lease.queue):
                 held[lease.worker_id].append(lease)
         for worker_id, leases in held.items():
             self._look_after = _NEVER

@@ -40,7 +40,7 @@ class UnknownTasks:
             for waiting in await self._insight().waiting_tasks()
             if not waiting.paused
             and waiting.task not in request.tasks
-            and (request.queues is None or waiting.queue in request.queues)
+            and request.serves(waiting.queue)
             and (waiting.queue, waiting.task) not in self._logged
         ]
         if not unknown:
