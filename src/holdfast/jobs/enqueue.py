@@ -19,7 +19,7 @@ from holdfast.model.duration import to_span
 from holdfast.model.ids import check_id, new_id, new_ids
 from holdfast.model.instants import to_micros
 from holdfast.model.job import NewJob
-from holdfast.model.names import MAX_NAME, check_name
+from holdfast.model.names import check_key, check_name
 from holdfast.runtime.payload import encode_headers
 from holdfast.runtime.unknown_settings import meant_setting, refuse_unknown
 
@@ -159,23 +159,6 @@ def _checked_headers(headers: object) -> dict[str, str] | None:
         message = f"headers={headers!r} is not a mapping: pass strings by name, as in headers={{'traceparent': …}}"
         raise ConfigError(message)
     return encode_headers(cast("Mapping[str, str] | None", headers))
-
-
-def check_key(option: str, key: object) -> str:
-    """Return a valid order or limit key or raise `ConfigError`: any text that every store can hold, up to a length."""
-    if not isinstance(key, str):
-        message = f"{option}={key!r} is not a string: pass one, as in {option}='customer-3'"
-        raise ConfigError(message)
-    if not key:
-        message = f"{option}='' is empty: leave it out for a job without {option.replace('_', ' ')}"
-        raise ConfigError(message)
-    if len(key) > MAX_NAME:
-        message = f"{option}={key[:40]!r}… has {len(key)} characters: at most {MAX_NAME} are allowed"
-        raise ConfigError(message)
-    if "\0" in key or any("\ud800" <= sign <= "\udfff" for sign in key):
-        message = f"{option}={key!r} contains a NUL or a lone surrogate, which stores cannot hold as text"
-        raise ConfigError(message)
-    return key
 
 
 def new_job(template: JobTemplate, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewJob:

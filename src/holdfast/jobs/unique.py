@@ -14,7 +14,7 @@ import msgspec
 from holdfast.errors import ConfigError
 from holdfast.model.conditions import OnConflict, Unique, UniqueScope
 from holdfast.model.duration import to_span
-from holdfast.model.names import MAX_NAME
+from holdfast.model.names import check_key
 from holdfast.runtime.payload import encode_sorted
 from holdfast.runtime.signature import Signature
 
@@ -46,7 +46,7 @@ def unique_setting(given: Mapping[str, Any], default: UniqueSetting | None = Non
         setting = None
     elif wanted or key is not None:
         base = default or UniqueSetting(None)
-        setting = msgspec.structs.replace(base, key=None if key is None else check_unique_key(key))
+        setting = msgspec.structs.replace(base, key=None if key is None else check_key("unique_key", key))
     others = [name for name in ("unique_for", "on_conflict") if given.get(name) is not None]
     if setting is None:
         if others:
@@ -58,19 +58,6 @@ def unique_setting(given: Mapping[str, Any], default: UniqueSetting | None = Non
     if "on_conflict" in others:
         setting = msgspec.structs.replace(setting, on_conflict=_checked_conflict(given["on_conflict"]))
     return setting
-
-
-def check_unique_key(key: object) -> str:
-    """Return a valid unique key or raise `ConfigError`: any text that every store can hold, up to a maximum length."""
-    if not isinstance(key, str):
-        raise ConfigError(f"unique_key={key!r} is not a string: pass one, as in unique_key='customer-3'")
-    if not key:
-        raise ConfigError("unique_key='' is empty: leave it out for a job without a unique key")
-    if len(key) > MAX_NAME:
-        raise ConfigError(f"unique_key={key[:40]!r}… has {len(key)} characters: at most {MAX_NAME} are allowed")
-    if "\0" in key or any("\ud800" <= sign <= "\udfff" for sign in key):
-        raise ConfigError(f"unique_key={key!r} contains a NUL or a lone surrogate, which stores cannot hold as text")
-    return key
 
 
 def _checked_scope(value: object) -> tuple[UniqueScope, timedelta | None]:

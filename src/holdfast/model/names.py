@@ -29,3 +29,20 @@ def check_name(kind: str, name: object) -> str:
         )
         raise ConfigError(message)
     return name
+
+
+def check_key(option: str, key: object) -> str:
+    """Return a valid order, limit or unique key or raise `ConfigError`: a text that every store can hold."""
+    if not isinstance(key, str):
+        message = f"{option}={key!r} is not a string: pass one, as in {option}='customer-3'"
+        raise ConfigError(message)
+    if not key:
+        message = f"{option}='' is empty: leave it out for a job without {option.replace('_', ' ')}"
+        raise ConfigError(message)
+    if len(key) > MAX_NAME:
+        message = f"{option}={key[:40]!r}… has {len(key)} characters: at most {MAX_NAME} are allowed"
+        raise ConfigError(message)
+    if "\0" in key or any("\ud800" <= sign <= "\udfff" for sign in key):
+        message = f"{option}={key!r} contains a NUL or a lone surrogate, which stores cannot hold as text"
+        raise ConfigError(message)
+    return key
