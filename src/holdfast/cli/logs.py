@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 from types import TracebackType
 
+import click
+
 from holdfast.reports.text import block, line, mask
+from holdfast.runtime.log_format import LOG_FORMAT, UtcFormatter
 
-_FORMAT = "%(asctime)s %(levelname)-8s %(name)s: %(message)s"
+log_level_option = click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+    metavar="LEVEL",
+    default="info",
+    show_default=True,
+    help="The level of the log on stderr: debug, info, warning or error.",
+)
 
 
-class SafeFormatter(logging.Formatter):
+class SafeFormatter(UtcFormatter):
     """One line per record, with a traceback below it; both without control characters and passwords."""
-
-    default_time_format = "%Y-%m-%dT%H:%M:%S"
-    default_msec_format = "%s.%03dZ"
-
-    def converter(self, seconds: float | None) -> time.struct_time:
-        """Return a time in UTC."""
-        return time.gmtime(seconds)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name that logging calls
         """Return the record as one line."""
@@ -37,5 +39,5 @@ class SafeFormatter(logging.Formatter):
 def configure_logs(level: int) -> None:
     """Log to stderr, unless logging is already configured."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(SafeFormatter(_FORMAT))
+    handler.setFormatter(SafeFormatter(LOG_FORMAT))
     logging.basicConfig(level=level, handlers=[handler])

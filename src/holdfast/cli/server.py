@@ -11,7 +11,7 @@ import click
 
 from holdfast.cli.exit_errors import ExitError, Noun
 from holdfast.cli.json_output import json_option, show_json
-from holdfast.cli.logs import configure_logs
+from holdfast.cli.logs import configure_logs, log_level_option
 from holdfast.cli.table import Column, show_table
 from holdfast.cli.target import StoreTarget, app_argument, store_options
 from holdfast.errors import ConfigError
@@ -45,14 +45,7 @@ def server() -> None:
 @click.option("--prefix", default="", metavar="/PATH", help="A path in front of all others, behind a proxy.")
 @click.option("--read-only", is_flag=True, help="Refuse every change.")
 @click.option("--require-token", is_flag=True, help="Require a token on this machine, too: a proxy runs here.")
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
-    metavar="LEVEL",
-    default="info",
-    show_default=True,
-    help="The level of the log on stderr: debug, info, warning or error.",
-)
+@log_level_option
 @store_options
 def run(
     target: StoreTarget,

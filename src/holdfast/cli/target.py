@@ -78,23 +78,19 @@ class StoreTarget:
         """Return the named app; raise `ConfigError` if it has neither tasks nor consumers."""
         app = self._needed(purpose)
         if not len(app.tasks) and not len(app.subscribed):
-            message = (
-                f"{self._app_name} has no tasks and no consumers: decorate functions with @app.task or @app.consumer "
-                "in that module, or import the modules that do so"
-            )
-            raise ConfigError(message)
+            raise self._without("tasks and no consumers", "@app.task or @app.consumer")
         return app
 
     def app_with_tasks(self, purpose: str) -> App:
         """Return the named app; raise `ConfigError` if it has no tasks."""
         app = self._needed(purpose)
         if not len(app.tasks):
-            message = (
-                f"{self._app_name} has no tasks: decorate functions with @app.task in that module, "
-                "or import the modules that do so"
-            )
-            raise ConfigError(message)
+            raise self._without("tasks", "@app.task")
         return app
+
+    def _without(self, what: str, decorator: str) -> ConfigError:
+        remedy = f"decorate functions with {decorator} in that module, or import the modules that do so"
+        return ConfigError(f"{self._app_name} has no {what}: {remedy}")
 
     def _needed(self, purpose: str) -> App:
         if self._app_name is None:

@@ -13,7 +13,7 @@ import click
 from holdfast.cli.celery_remedies import CommandWithRemedies
 from holdfast.cli.exit_errors import Noun, warn
 from holdfast.cli.json_output import json_option, show_json, worker_fields
-from holdfast.cli.logs import configure_logs
+from holdfast.cli.logs import configure_logs, log_level_option
 from holdfast.cli.table import Cell, Column, console, is_live_terminal, show_table
 from holdfast.cli.target import StoreTarget, app_argument, store_options
 from holdfast.cli.times import duration
@@ -78,14 +78,7 @@ def worker() -> None:
     metavar="DURATION",
     help="For consumers: how soon a dead node's partitions are taken over, at least 2s.  [default: 15s]",
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
-    metavar="LEVEL",
-    default="info",
-    show_default=True,
-    help="The level of the log on stderr: debug, info, warning or error.",
-)
+@log_level_option
 @click.option(
     "--metrics-port",
     metavar="[HOST:]PORT",

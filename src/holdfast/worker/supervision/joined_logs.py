@@ -21,6 +21,8 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+from holdfast.runtime.log_format import LOG_FORMAT, UtcFormatter
+
 _logger = logging.getLogger("holdfast.worker")
 _CHUNK: Final = 16 * 1024  # bytes per read: bounds the time that one child takes of a turn
 _LINE: Final = 64 * 1024  # a longer line is cut
@@ -30,15 +32,7 @@ _ERASE: Final = b"\r\x1b[K"
 _LAST_READS: Final = 64  # 1 MiB, the largest pipe; bounds the last reads if another process still writes
 
 
-class _UtcFormatter(logging.Formatter):
-    default_time_format = "%Y-%m-%dT%H:%M:%S"
-    default_msec_format = "%s.%03dZ"
-
-    def converter(self, seconds: float | None) -> time.struct_time:
-        return time.gmtime(seconds)
-
-
-_PLAIN: Final = _UtcFormatter("%(asctime)s %(levelname)-8s %(name)s: %(message)s")
+_PLAIN: Final = UtcFormatter(LOG_FORMAT)
 
 
 def _handlers() -> Iterator[logging.Handler]:
