@@ -19,6 +19,7 @@ import msgspec
 from holdfast.errors import ConfigError, JobNotFound, UniqueConflict
 from holdfast.model.instants import span_micros, to_micros
 from holdfast.model.job import FINAL_STATES, JobState
+from holdfast.model.outcome import REASON_LIMIT
 from holdfast.runtime.text import clean
 from holdfast.store.jobs import JobStore
 from holdfast.store.values import Cancellation, JobView
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 BATCH = 200  # jobs in one transaction: it locks their rows
 _PAGE = 500
 _ID_BYTES = 16
-_REASON_LIMIT = 2048
 _SHAPE_LIMIT = 200
 _NUMBER = re.compile(r"[0-9a-f-]*\d[0-9a-f-]*")  # also a UUID
 NO_AGE = timedelta(0)
@@ -42,7 +42,7 @@ def check_reason(reason: object) -> str:
     if not isinstance(reason, str):
         given = f"the reason to cancel a job is of type {type(reason).__name__}"
         raise ConfigError(f"{given}: pass a text that says why, or leave it out")
-    return clean(reason or "cancelled by an operator", _REASON_LIMIT)
+    return clean(reason or "cancelled by an operator", REASON_LIMIT)
 
 
 def error_shape(reason: str | None) -> str:

@@ -18,7 +18,7 @@ from holdfast.jobs.task import Task
 from holdfast.model.duration import to_span
 from holdfast.model.job import LeasedJob
 from holdfast.model.names import check_name
-from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Outcome, Retried
+from holdfast.model.outcome import REASON_LIMIT, Cancelled, Completed, Failed, Failure, Outcome, Retried
 from holdfast.runtime.failure import describe, describe_reason
 from holdfast.runtime.payload import encode_result_or_reason
 from holdfast.runtime.text import clean
@@ -26,8 +26,6 @@ from holdfast.store.values import Finish, Verdict
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
-
-_REASON_LIMIT = 2048
 
 
 class ClaimedJob:
@@ -92,7 +90,7 @@ class ClaimedJob:
 
     async def cancel(self, reason: str = "") -> None:
         """End the job as cancelled."""
-        await self._finish(Cancelled(clean(_checked_reason(reason) or "cancelled by its worker", _REASON_LIMIT)))
+        await self._finish(Cancelled(clean(_checked_reason(reason) or "cancelled by its worker", REASON_LIMIT)))
 
     async def release(self) -> None:
         """Release the job without using an attempt."""

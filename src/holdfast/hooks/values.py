@@ -13,11 +13,11 @@ import msgspec
 
 from holdfast.model.event import StoredEvent
 from holdfast.model.job import LeasedJob, NewJob
-from holdfast.model.outcome import Failure
+from holdfast.model.outcome import Failure, OutcomeWord
 from holdfast.model.totals import Totals
 from holdfast.store.values import Rescued
 
-JobEndWord = Literal["completed", "retried", "snoozed", "failed", "cancelled", "lost", "aborted"]
+JobEndWord = OutcomeWord | Literal["aborted"]
 HandlingEndWord = Literal["done", "failed", "interrupted"]
 
 

@@ -71,11 +71,6 @@ class BatchEffect(Effect):
         """The outcomes that were committed."""
         self._keeper = keeper
 
-    @property
-    def is_committed(self) -> bool:
-        """Whether effects and outcomes are committed."""
-        return self.stage is EffectStage.COMMITTED
-
     def refuse_second(self) -> None:
         """Raise if the batch has had its transaction."""
         if self.is_committed:

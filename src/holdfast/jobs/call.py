@@ -13,13 +13,12 @@ from typing import Generic, TypeVar
 from holdfast.errors import ConfigError
 from holdfast.model.duration import to_span
 from holdfast.model.job import LeasedJob
-from holdfast.model.outcome import COMPLETED, Cancelled, Failed, Failure, Outcome, Retried, Retry, Snoozed
+from holdfast.model.outcome import COMPLETED, REASON_LIMIT, Cancelled, Failed, Failure, Outcome, Retried, Retry, Snoozed
 from holdfast.runtime.failure import describe, describe_reason
 from holdfast.runtime.signals import Signal
 from holdfast.runtime.text import clean
 
 T = TypeVar("T")
-_REASON_LIMIT = 2048
 _NOW = timedelta(0)
 
 
@@ -106,7 +105,7 @@ class Call(Generic[T]):
 
     def cancel(self, reason: str = "") -> None:
         """End the job as cancelled."""
-        self._decide(Cancelled(clean(_text(reason) or "cancelled by its handler", _REASON_LIMIT)))
+        self._decide(Cancelled(clean(_text(reason) or "cancelled by its handler", REASON_LIMIT)))
 
     def _decide(self, outcome: Outcome) -> None:
         if self._rules.is_closed:

@@ -22,6 +22,7 @@ from holdfast.model.isolation import MAX_CONFLICTS, pause_after_conflict
 from holdfast.model.job import LeasedJob
 from holdfast.model.outcome import (
     COMPLETED,
+    REASON_LIMIT,
     Cancel,
     Cancelled,
     Completed,
@@ -42,7 +43,6 @@ from holdfast.store.backend import Backend
 from holdfast.store.values import Standing
 
 _logger = logging.getLogger("holdfast.jobs")
-_REASON_LIMIT = 2048
 _reported: set[str] = set()  # tasks whose results cannot be encoded; each is logged once
 _unstored: set[str] = set()  # tasks that return a value after their transaction; each is logged once
 
@@ -128,7 +128,7 @@ def _as_asked(task: Task | UnknownTask, job: LeasedJob, error: BaseException) ->
         case Snooze():
             return Snoozed(to_span(error.delay, "the delay of Snooze"))
         case Cancel():
-            return Cancelled(clean(describe(error).message, _REASON_LIMIT))
+            return Cancelled(clean(describe(error).message, REASON_LIMIT))
         case Retry() if error.delay is not None:
             return _again(job, to_span(error.delay, "the delay of Retry"), describe(error), is_asked=True)
         case _:

@@ -15,8 +15,9 @@ the outcomes below, which the store writes under the lease.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -24,6 +25,9 @@ import msgspec
 class Ending(Exception):  # noqa: N818 - control flow, not an error
     """The base of the exceptions by which a handler ends its attempt on purpose."""
 
+
+REASON_LIMIT: Final = 2048
+"""The largest size of the reason of a cancellation, in bytes."""
 
 ASKED: Final = "the handler asked for another attempt"
 
@@ -111,3 +115,14 @@ class Lost(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 Outcome = Completed | Retried | Snoozed | Failed | Cancelled | Lost
+
+OutcomeWord = Literal["completed", "retried", "snoozed", "failed", "cancelled", "lost"]
+OUTCOME_WORDS: Final[Mapping[type[Outcome], OutcomeWord]] = {
+    Completed: "completed",
+    Retried: "retried",
+    Snoozed: "snoozed",
+    Failed: "failed",
+    Cancelled: "cancelled",
+    Lost: "lost",
+}
+"""What the outcome of an attempt is called in stores and for observers."""

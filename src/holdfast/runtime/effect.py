@@ -90,6 +90,11 @@ class Effect(ABC):
     async def ask(self) -> EffectStage:
         """Ask the store what became of the commit; COMMITTING if the store does not answer."""
 
+    @property
+    def is_committed(self) -> bool:
+        """Whether the effect and the end of the attempt are committed."""
+        return self.stage is EffectStage.COMMITTED
+
     # --- stages -------------------------------------------------------------------------------------------------------
 
     def committing(self) -> None:

@@ -29,11 +29,6 @@ class EventEffect(Effect):
         self.commit = commit
 
     @property
-    def is_committed(self) -> bool:
-        """Whether effect and position are committed."""
-        return self.stage is EffectStage.COMMITTED
-
-    @property
     def is_unknown(self) -> bool:
         """Whether a commit was sent whose outcome is unknown."""
         return self.stage is EffectStage.COMMITTING

@@ -9,16 +9,7 @@ from holdfast.hooks.observers import Hooks
 from holdfast.hooks.values import JobEnd, JobEndWord, JobStart
 from holdfast.model.budget import Counters, after_loss
 from holdfast.model.job import LeasedJob
-from holdfast.model.outcome import Cancelled, Completed, Failed, Lost, Outcome, Retried, Snoozed
-
-_WORDS: dict[type[object], JobEndWord] = {
-    Completed: "completed",
-    Retried: "retried",
-    Snoozed: "snoozed",
-    Failed: "failed",
-    Cancelled: "cancelled",
-    Lost: "lost",
-}
+from holdfast.model.outcome import OUTCOME_WORDS, Failed, Lost, Outcome, Retried, Snoozed
 
 
 class AttemptReports:
@@ -45,7 +36,7 @@ class AttemptReports:
 
     def ended(self, job: LeasedJob, outcome: Outcome, began: float) -> Outcome:
         """Report the end of an attempt; return its outcome."""
-        self._report(job, outcome, _WORDS[type(outcome)], began)
+        self._report(job, outcome, OUTCOME_WORDS[type(outcome)], began)
         return outcome
 
     def settled(self, job: LeasedJob, began: float, *, is_aborted: bool) -> None:

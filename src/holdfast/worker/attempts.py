@@ -22,7 +22,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final, Literal
 
-from holdfast.errors import StoreError, TransactionConflict
+from holdfast.errors import TransactionConflict
 from holdfast.hooks.middleware import HandlerCall, Middlewares
 from holdfast.jobs.context import Context
 from holdfast.jobs.run import (
@@ -31,23 +31,22 @@ from holdfast.jobs.run import (
     outcome_of_timeout,
     outcome_of_value,
     repeated,
-    unless_settled,
 )
 from holdfast.model.job import LeasedJob
-from holdfast.model.outcome import COMPLETED, Cancelled, Outcome
+from holdfast.model.outcome import COMPLETED, Outcome
 from holdfast.runtime.executor import Executor
 from holdfast.runtime.handler_runner import HandlerRunner, TimeLimitReached
 from holdfast.store.backend import Backend
+from holdfast.store.job_rows import Key
 from holdfast.worker.attempt_reports import AttemptReports
 from holdfast.worker.batch_attempts import BatchAttempts
 from holdfast.worker.decision import Why
+from holdfast.worker.endings import CANCELLED_AS_ASKED, cancelled_by_itself, once_settled
 from holdfast.worker.execution import Execution
 from holdfast.worker.held_leases import HeldLeases
 from holdfast.worker.job_child.pool import ChildPool
 
 _logger = logging.getLogger("holdfast.worker")
-_ASK_AGAIN = 0.5
-Key = tuple[int, int]
 
 
 class _Going(Enum):
@@ -177,7 +176,7 @@ class Attempts:
         is_aborted = self._why.pop(key, None) is not None and outcome is None
         context = self._contexts.pop(key, None)
         if outcome is not None:
-            outcome = await self._unless_settled(context, outcome)
+            outcome = await once_settled(context, self._backend, outcome)
         if outcome is None:  # completed in a transaction, here or in a child process, which cannot know of waiters
             self._backend.notifier.notify_ends()
         if outcome is None:  # without an outcome its own transaction has completed it, unless it was aborted
@@ -186,21 +185,12 @@ class Attempts:
             self.reports.ended(job, outcome, began)
         self._ended(job, outcome)
 
-    async def _unless_settled(self, context: Context | None, outcome: Outcome) -> Outcome | None:
-        while True:
-            try:
-                return await unless_settled(context, self._backend, outcome)
-            except StoreError as error:
-                _logger.warning("whether a handler's transaction has committed is unknown, retrying: %s", error)
-                await asyncio.sleep(_ASK_AGAIN)
-
     def _broken_off(self, job: LeasedJob, key: Key) -> Outcome | None:
         """Return the outcome of a handler that was cancelled."""
         why = self._why.get(key)
         if why is None:
-            error = RuntimeError("the handler was cancelled by its own code")
-            return self._failed(self._plans[job.task], job, error)
-        return Cancelled("cancelled while it ran, as requested") if why is Why.CANCEL_ASKED else None
+            return self._failed(self._plans[job.task], job, cancelled_by_itself())
+        return CANCELLED_AS_ASKED if why is Why.CANCEL_ASKED else None
 
     def _after_conflict(
         self, plan: Execution, job: LeasedJob, key: Key, conflict: TransactionConflict

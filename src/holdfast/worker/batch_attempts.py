@@ -27,19 +27,20 @@ from holdfast.jobs.batch_context import BatchContext
 from holdfast.jobs.run import outcome_of_error, repeated
 from holdfast.jobs.run_batch import calls_of_jobs, check_returned
 from holdfast.model.job import LeasedJob
-from holdfast.model.outcome import Cancelled, Completed, Outcome
+from holdfast.model.outcome import Completed, Outcome
 from holdfast.runtime.executor import Executor
 from holdfast.runtime.handler_runner import HandlerRunner
 from holdfast.store.backend import Backend
+from holdfast.store.job_rows import Key
 from holdfast.store.values import Finish
 from holdfast.store.verbs.finish import only_completes
 from holdfast.worker.attempt_reports import AttemptReports
 from holdfast.worker.decision import Why
+from holdfast.worker.endings import CANCELLED_AS_ASKED, cancelled_by_itself
 from holdfast.worker.execution import Execution
 from holdfast.worker.held_leases import HeldLeases
 
 _logger = logging.getLogger("holdfast.worker")
-Key = tuple[int, int]
 BatchEnded = Callable[[Sequence[LeasedJob], Sequence[Outcome | None], Sequence[Finish]], None]
 
 
@@ -240,11 +241,10 @@ class BatchAttempts:
         if batch.is_committed or batch.context is None:
             return dict.fromkeys((job.seq for job in batch.left), None)
         if not batch.why:
-            own = batch.context.outcomes(RuntimeError("the handler was cancelled by its own code"))
+            own = batch.context.outcomes(cancelled_by_itself())
             return {call.job.seq: outcome for call, outcome in zip(batch.context.calls_given, own, strict=True)}
-        asked = Cancelled("cancelled while it ran, as requested")
         keys = {job.seq: batch.why.get((job.seq, job.fence)) for job in batch.left}
-        return {seq: asked if why is Why.CANCEL_ASKED else None for seq, why in keys.items()}
+        return {seq: CANCELLED_AS_ASKED if why is Why.CANCEL_ASKED else None for seq, why in keys.items()}
 
     def abort(self, job: LeasedJob, why: Why) -> None:
         """Set the signal of a call; cancel the handler if no call is left that is to run on."""

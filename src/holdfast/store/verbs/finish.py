@@ -12,21 +12,12 @@ from typing import assert_never
 from holdfast.model.budget import after_return
 from holdfast.model.instants import span_micros
 from holdfast.model.job import JobState, Lease
-from holdfast.model.outcome import Cancelled, Completed, Failed, Failure, Lost, Outcome, Retried, Snoozed
+from holdfast.model.outcome import OUTCOME_WORDS, Cancelled, Completed, Failed, Failure, Lost, Outcome, Retried, Snoozed
 from holdfast.store.job_rows import ByLeases, Change, JobRow, JobRows, Key
 from holdfast.store.steps import Steps
 from holdfast.store.values import Finish, Standing, Verdict
 from holdfast.store.verbs.job_changes import recorded, to_cancelled, to_failed, to_scheduled, under_leases
 from holdfast.store.verbs.rescue import lose
-
-_WORDS = {
-    Completed: "completed",
-    Retried: "retried",
-    Snoozed: "snoozed",
-    Failed: "failed",
-    Cancelled: "cancelled",
-    Lost: "lost",
-}
 
 
 def only_completes(finishes: Sequence[Finish]) -> bool:
@@ -104,7 +95,8 @@ def verdicts(rows: JobRows, finishes: Sequence[Finish], refused: set[Key]) -> St
     ended = yield from rows.ended(leases)
     return [
         Verdict.LOST
-        if (key := (item.lease.seq, item.lease.fence)) in refused and ended.get(key) != _WORDS[type(item.outcome)]
+        if (key := (item.lease.seq, item.lease.fence)) in refused
+        and ended.get(key) != OUTCOME_WORDS[type(item.outcome)]
         else Verdict.DONE
         for item in finishes
     ]

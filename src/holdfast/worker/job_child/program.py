@@ -29,17 +29,18 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
-from holdfast.errors import ConfigError, StoreError, TransactionConflict
+from holdfast.errors import ConfigError, TransactionConflict
 from holdfast.hooks.middleware import HandlerCall
 from holdfast.jobs.batch_context import BatchContext
 from holdfast.jobs.context import Context
-from holdfast.jobs.run import arguments_of, is_completed, outcome_of_error, outcome_of_value, repeated, unless_settled
+from holdfast.jobs.run import arguments_of, is_completed, outcome_of_error, outcome_of_value, repeated
 from holdfast.jobs.run_batch import calls_of_jobs, check_returned
-from holdfast.model.outcome import Cancelled, Outcome
+from holdfast.model.outcome import Outcome
 from holdfast.runtime.parent_death import die_with
 from holdfast.runtime.threads import Threads
 from holdfast.store.backend import Backend
 from holdfast.worker.decision import Why
+from holdfast.worker.endings import CANCELLED_AS_ASKED, cancelled_by_itself, once_settled
 from holdfast.worker.job_child.event_call import ChildEventCall
 from holdfast.worker.job_child.importing import Finder, Handle
 from holdfast.worker.job_child.protocol import (
@@ -62,7 +63,6 @@ from holdfast.worker.job_child.protocol import (
 
 _logger = logging.getLogger("holdfast.worker")
 _ORPHANED: Final = 4  # the worker, which would read this code, is gone
-_ASK_AGAIN: Final = 0.5
 _CHUNK: Final = 64 * 1024
 
 
@@ -193,7 +193,9 @@ class ChildAttempt:
             outcome = self._broken_off()
         except BaseException as error:  # noqa: BLE001 - every end of a handler becomes an outcome
             outcome = self._outcome_of_error(error)
-        return None if outcome is None else await self._unless_settled(outcome)
+        if outcome is None or self.backend is None:
+            return outcome
+        return await once_settled(self._context, self.backend, outcome)
 
     async def _once(self) -> Outcome | None:
         if self._task.batch is not None:
@@ -254,18 +256,8 @@ class ChildAttempt:
 
     def _broken_off(self) -> Outcome | None:
         if self._aborted is None:
-            error = RuntimeError("the handler was cancelled by its own code")
-            return None if self._has_committed() else outcome_of_error(self._task, self._run.job, error)
-        return Cancelled("cancelled while it ran, as requested") if self._aborted is Why.CANCEL_ASKED else None
-
-    async def _unless_settled(self, outcome: Outcome) -> Outcome | None:
-        while self.backend is not None:
-            try:
-                return await unless_settled(self._context, self.backend, outcome)
-            except StoreError as error:
-                _logger.warning("whether a handler's transaction has committed is unknown, retrying: %s", error)
-                await asyncio.sleep(_ASK_AGAIN)
-        return outcome
+            return None if self._has_committed() else outcome_of_error(self._task, self._run.job, cancelled_by_itself())
+        return CANCELLED_AS_ASKED if self._aborted is Why.CANCEL_ASKED else None
 
 
 class _OneJob:
