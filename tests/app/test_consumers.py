@@ -27,8 +27,12 @@ async def test_every_event_is_handled_once_and_in_order(app):
 
     for stream in ("a", "b", "c"):
         await append(app, stream, 20)
-    async with running(app.node(timing=QUICK)):
+    node = app.node(node_id="billing-1", timing=QUICK)
+    async with running(node):
         await eventually(drained(app))
+        status = node.status()
+    assert (status.node.node_id, status.is_running, status.is_leader, status.handled) == ("billing-1", True, True, 60)
+    assert not node.status().is_running
     assert len(seen) == 60
     for stream in ("a", "b", "c"):
         assert [number for name, number in seen if name == stream] == list(range(20))

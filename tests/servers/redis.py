@@ -28,10 +28,6 @@ from holdfast.testing.redis_server import Flavour, RedisServer, find_program, re
 
 NAMES = {"valkey": "Valkey", "redis": "Redis"}
 _URL_VARIABLES = {"valkey": "HOLDFAST_TEST_VALKEY", "redis": "HOLDFAST_TEST_REDIS"}
-_DEBIAN = {
-    "valkey": ("valkey-tools", "/usr/bin/valkey-check-rdb"),
-    "redis": ("redis-tools", "/usr/bin/redis-check-rdb"),
-}
 
 
 @cache

@@ -249,9 +249,9 @@ def dated(instant: datetime | None) -> str | None:
     return f"{instant:%Y-%m-%d %H:%M:%S} UTC ({relative(instant)})"
 
 
-def show_fields(fields: Sequence[tuple[Column | str, Cell]], *, out: Console | None = None) -> None:
+def show_fields(fields: Sequence[tuple[Column | str, Cell]]) -> None:
     """Print names and values, one pair per line."""
-    out = out or console()
+    out = console()
     pairs = [(name if isinstance(name, Column) else Column(name), value) for name, value in fields]
     if not out.is_terminal:
         for column, value in pairs:

@@ -19,7 +19,6 @@ from holdfast.errors import ConfigError, JobNotFound
 
 _RANDOM_BITS = 74  # what RFC 9562 leaves after time, version and variant
 _LOW = (1 << 48) - 1  # the last twelve digits
-_STEP_BITS = 32  # random distance between neighbours: the next id cannot be guessed from the previous one
 _SHORT_TAIL = 4
 _SHORT = re.compile(rf"([1-9][0-9]{{0,17}})\.([0-9a-f]{{{_SHORT_TAIL}}})")
 _SHOWN = 40  # characters of an invalid id that an error quotes
@@ -53,6 +52,7 @@ class _Sequence:
             ids: list[str] = []
             low = tail & _LOW
             head = _head(millisecond, tail)
+            # A random distance of 32 bits between neighbours: the next id cannot be guessed from the previous one.
             for step in struct.unpack(f"{count}I", secrets.token_bytes(4 * count)):
                 low += 1 + step
                 if low > _LOW:  # carry into the digits before the last dash

@@ -13,7 +13,6 @@ from tests.torture.mutants.patching import Code, Sql
 CONFORMANCE: Final = "conformance"
 """What catches a mutant that no run is needed for."""
 _CONSUMERS = "holdfast.backends.sql.streams.consumers"
-_ROWS = "holdfast.backends.sql.streams.share_rows"
 _SHARES = "holdfast.backends.sql.streams.shares"
 _LIFE = "holdfast.runtime.effect:_Life"
 _NO_COMMIT = Code(

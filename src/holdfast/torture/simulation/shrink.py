@@ -15,18 +15,20 @@ from holdfast.torture.simulation.run import SimulationVerdict, run
 from holdfast.torture.simulation.scenario import Scenario
 
 T = TypeVar("T")
+_MOST_RUNS = 400
 
 
-def shrink(failed: SimulationVerdict, *, liveness: bool = False, max_runs: int = 400) -> SimulationVerdict:
-    """Return the verdict on the smallest scenario, found within this many runs, that breaks the same rule."""
+def shrink(failed: SimulationVerdict, *, liveness: bool = False) -> SimulationVerdict:
+    """Return the verdict on the smallest scenario, found within a bounded number of runs, that breaks the same rule."""
     best = failed
+    runs = 0
     smaller = True
     while smaller:
         smaller = False
         for candidate in _smaller(best.scenario):
-            if not max_runs:
+            if runs == _MOST_RUNS:
                 return best
-            max_runs -= 1
+            runs += 1
             verdict = run(candidate, liveness=liveness)
             if verdict.rule == failed.rule:
                 best, smaller = verdict, True

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple
 
 from holdfast.torture.checker.verdict import Violation
 from holdfast.torture.streams.checker.facts import Share, StreamFacts
-
-T = TypeVar("T")
 
 
 class StreamInvariant:
