@@ -28,6 +28,14 @@ FOREIGN = {
     r"goes on": "continues",
     r"by a person": "by an operator",
 }
+# What only pages are searched for: in short comments some of it says what it should.
+FOREIGN_IN_PAGES = FOREIGN | {
+    r"so many": "this many, the largest number of",
+    r"besides": "in addition to",
+    r"also if": "even if",
+    r"is at it": "is carrying it out",
+    r"by way of": "through",
+}
 _PATTERNS = {
     re.compile(r"\b" + phrase.replace(" ", r"\s+") + r"(?!\w)", re.IGNORECASE): better
     for phrase, better in FOREIGN.items()

@@ -262,7 +262,7 @@ class Queues:
     async def list(self, *, most: int | None = None) -> Sequence[QueueView]:
         """List all queues with their counts.
 
-        With `most`, counting stops at about so many jobs of each task and state, so that the call stays cheap however
+        With `most`, counting stops at about this many jobs of each task and state, so that the call stays cheap however
         many jobs wait; `at_least` of a queue names the states of which there may be more.
         """
         limit = None if most is None else check_limit(most)

@@ -122,7 +122,7 @@ class Operations:
         raise _contended(operation_id)
 
     async def step(self, operation_id: str | UUID) -> OperationView:
-        """Carry out the next chunk, unless another process is at it or the operation has ended. Raises `NotFound`."""
+        """Carry out the next chunk, unless the operation has ended or another process does it. Raises `NotFound`."""
         records = await self._records()
         found = await self._find(records, operation_id)
         await self._advance(records, found)

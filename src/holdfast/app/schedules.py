@@ -165,7 +165,7 @@ class Schedules:
         return await (await self._app.opened(install=False)).schedules.resume(check_name("schedule", name))
 
     async def run(self, name: str, *, job_id: str | UUID | None = None) -> JobHandle[Any]:
-        """Enqueue a job of the schedule now, besides its times and even if it is paused; return its handle.
+        """Enqueue a job of the schedule now, in addition to its times and even if it is paused; return its handle.
 
         `job_id` (a UUID) makes it safe to repeat. Raises `ScheduleNotFound`, and `ConfigError` if this process does not
         understand the stored definition.

@@ -35,7 +35,7 @@ class TasksOfApp(Tasks):
     async def list(self, *, most: int | None = None) -> Sequence[TaskView]:
         """List all tasks that have had a job or a pause, with their counts over all queues.
 
-        With `most`, counting stops at about so many jobs of each queue and state, as in `app.queues.list`.
+        With `most`, counting stops at about this many jobs of each queue and state, as in `app.queues.list`.
         """
         limit = None if most is None else check_limit(most)
         return await (await self._app.opened(install=False)).insight.tasks(limit)

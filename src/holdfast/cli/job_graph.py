@@ -23,7 +23,13 @@ _MOST = 200
 @click.command()
 @click.argument("job_id", metavar="ID")
 @click.option("--mermaid", is_flag=True, help="Print a flowchart in the language of Mermaid.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=_MOST, show_default=True, help="At most so many jobs.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=_MOST,
+    show_default=True,
+    help="The most jobs to show.",
+)
 @json_option
 @store_options
 def graph(target: StoreTarget, *, job_id: str, mermaid: bool, limit: int, as_json: bool) -> None:

@@ -152,7 +152,7 @@ def resume(target: StoreTarget, *, names: tuple[str, ...]) -> None:
 @click.argument("name")
 @store_options
 def run(target: StoreTarget, *, name: str) -> None:
-    """Enqueue a job of the schedule now, besides its times, and print its id."""
+    """Enqueue a job of the schedule now, in addition to its times, and print its id."""
 
     async def fire(app: App) -> str:
         return (await app.schedules.run(name)).id

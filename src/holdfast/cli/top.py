@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.app.app import App
 
 MOST_COUNTED = 10_000
-"""Counting stops at so many jobs of a task and state: a frame costs the same however many jobs there are."""
+"""Counting stops at this many jobs of a task and state: a frame costs the same however many jobs there are."""
 
 _FAILURES = 100  # the latest failed jobs, which are grouped by their errors
 

@@ -75,7 +75,7 @@ class JobRescue(msgspec.Struct, frozen=True):
 
 
 class JobClaim(msgspec.Struct, frozen=True):
-    """`job.claim`: the store has answered a claim of a worker with so many jobs; `queues` None: it serves all."""
+    """`job.claim`: the store has answered a claim of a worker with this many jobs; `queues` None: it serves all."""
 
     worker_id: str
     queues: tuple[str, ...] | None
@@ -84,7 +84,7 @@ class JobClaim(msgspec.Struct, frozen=True):
 
 
 class JobFlush(msgspec.Struct, frozen=True):
-    """`job.flush`: the store has answered the write of so many outcomes; `queues` None: the worker serves all."""
+    """`job.flush`: the store has answered the write of this many outcomes; `queues` None: the worker serves all."""
 
     worker_id: str
     queues: tuple[str, ...] | None

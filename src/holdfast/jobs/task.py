@@ -67,7 +67,7 @@ class TaskSettings(TypedDict, total=False):
     `unique_key`, `unique`, `unique_for` and `on_conflict` are the defaults of the options of its jobs.
     `limit`, and `key_limit` for the jobs of each `limit_key`, are written to the store when a worker starts, if they
     were changed in the code since the last time.
-    `batch` makes one call of the handler for up to so many jobs, after waiting at most `linger` for more of them; see
+    `batch` makes one call of the handler for up to this many jobs, after waiting at most `linger` for more of them; see
     `docs/howto/batches.md`.
     """
 

@@ -34,7 +34,7 @@ _Span = TypeVar("_Span", int, timedelta)
 
 
 KEPT_TRANSITIONS = 1000
-"""So many steps of shares, the last ones, are kept by every store."""
+"""This many steps of shares, the last ones, are kept by every store."""
 
 FORGET_NODES_AFTER = timedelta(days=1)
 """A node that was silent for longer and owns nothing is forgotten."""

@@ -56,8 +56,8 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
 
     `delay` counts from the store's current time; `run_at` is an instant. Without either, the job is due at once.
     Jobs of one queue with the same `order_key` run one at a time, in the order in which the store inserted them.
-    Of the jobs of one task and queue with the same `limit_key`, so many run as the task allows for each key; a job has
-    an `order_key` or a `limit_key`, not both. `conditions` is None for a job that has none.
+    Of the jobs of one task and queue with the same `limit_key`, only as many run as the task allows for each key; a job
+    has an `order_key` or a `limit_key`, not both. `conditions` is None for a job that has none.
     """
 
     id: str

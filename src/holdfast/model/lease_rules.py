@@ -43,7 +43,7 @@ EXTENSION_PARTS: Final = 8
 """An extension that takes longer than `lease / EXTENSION_PARTS` is cancelled, so that another attempt is in time."""
 
 NODE_HEARTBEAT_PARTS: Final = 4
-"""So many heartbeats of a node fit into the time after which it fences itself: one may be cancelled without harm."""
+"""This many heartbeats of a node fit into the time after which it fences itself: one may be cancelled without harm."""
 
 SILENCE: Final = 2
 """A server that has not answered after this many times the timeout, and a second at least, is unreachable."""

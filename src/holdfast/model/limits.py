@@ -32,8 +32,9 @@ _SECOND = 1_000_000
 class Limit(msgspec.Struct, frozen=True):
     """What a queue or a task allows, over all workers.
 
-    `running`: at most so many jobs at once. `rate`: so many starts in a time, as "100/m" (s, m, h, d; also "1/10s"),
-    spread evenly, of which `burst` may come at once. Raises `ConfigError` for a value that is not possible.
+    `running`: the largest number of jobs at once. `rate`: the largest number of starts in a period, as "100/m" (s, m,
+    h, d; also "1/10s"), spread evenly, of which `burst` may come at once. Raises `ConfigError` for a value that is
+    not possible.
     """
 
     running: int | None = None
@@ -68,7 +69,7 @@ def check_limited(limit: object) -> Limit | None:
 
 
 class StartRate(NamedTuple):
-    """So many jobs in so many microseconds."""
+    """A number of jobs in a number of microseconds."""
 
     jobs: int
     span: int

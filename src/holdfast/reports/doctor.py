@@ -33,7 +33,7 @@ _LEASES = 1000
 async def examine(app: App, *, most: int | None = None) -> list[Finding]:
     """Run all checks; those that depend on a failed one are left out.
 
-    With `most`, counting stops at about so many jobs of each task and state, so that the checks stay cheap.
+    With `most`, counting stops at about this many jobs of each task and state, so that the checks stay cheap.
     """
     try:
         backend = await app.opened(install=False)

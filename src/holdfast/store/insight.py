@@ -60,7 +60,7 @@ class Insight(Protocol):
     async def queues(self, most: int | None = None) -> list[QueueView]:
         """List all queues with their counts.
 
-        With `most`, the cost does not depend on the number of jobs: counts stop at about so many jobs of a task and
+        With `most`, the cost does not depend on the number of jobs: counts stop at about this many jobs of a task and
         state, and `at_least` of a queue names the states of which there may be more.
         """
         ...

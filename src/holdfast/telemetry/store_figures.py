@@ -19,7 +19,7 @@ from holdfast.store.values import QueueView, WorkerView
 
 KEPT_FOR: Final = 5.0
 MOST_COUNTED: Final = 100_000
-"""Counting stops at about so many jobs of a task and state."""
+"""Counting stops at about this many jobs of a task and state."""
 _TIMEOUT: Final = 5.0
 
 
