@@ -26,7 +26,7 @@ def shrink(failed: SimulationVerdict, *, liveness: bool = False) -> SimulationVe
     while smaller:
         smaller = False
         for candidate in _smaller(best.scenario):
-            if runs == _MOST_RUNS:
+            if runs >= _MOST_RUNS:
                 return best
             runs += 1
             verdict = run(candidate, liveness=liveness)
