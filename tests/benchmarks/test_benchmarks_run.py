@@ -24,7 +24,7 @@ RECORDS = {
     "enqueue.unique": ["enqueue.unique"],
     "enqueue.unique_one": ["enqueue.unique_one"],
     "drain.one": ["drain.one", "drain.one.client_cpu"],
-    "drain.two": ["drain.two"],
+    "drain.two": ["drain.two", "drain.two.to_one"],
     "drain.four": [],
     "drain.order_keys": ["drain.order_keys"],
     "drain.beside_limit": ["drain.beside_limit"],
