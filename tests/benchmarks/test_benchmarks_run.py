@@ -32,7 +32,12 @@ RECORDS = {
     "drain.held.long": ["drain.held.600", "drain.held.600.urgent"],
     "http.enqueue": ["http.enqueue"],
     "latency": ["latency.p50", "latency.p99"],
-    "claim.depth": ["claim.depth.ready", "claim.depth.unknown_task", "claim.depth.paused_queue"],
+    "claim.depth": [
+        "claim.depth.ready",
+        "claim.depth.unknown_task",
+        "claim.depth.paused_queue",
+        "claim.depth.over_limit",
+    ],
     "memory.drain": ["memory.drain"],
     "memory.waiting": [],
     "effects.batch100": ["effects.batch100"],
