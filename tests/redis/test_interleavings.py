@@ -18,7 +18,7 @@ from tests.servers.redis import own_store
 from holdfast.backends.redis.steps import ScriptCall
 from holdfast.backends.redis.wire import AsyncWire
 from holdfast.errors import HoldfastError, LeaseLost, TransactionConflict
-from holdfast.model.conditions import Conditions, OnConflict, Unique
+from holdfast.model.conditions import Conditions, OnConflict, Unique, UniqueScope
 from holdfast.model.job import JobState, Lease, NewJob
 from holdfast.model.limits import Limit, LimitKey
 from holdfast.model.outcome import Cancelled, Completed, Failed, Retried
@@ -142,6 +142,11 @@ OPERATIONS: dict[str, Operation] = {
         world,
         [job(THIRD, conditions=unique()), _child(NEW, HELD, UNIQUE)],
         [Finish(world.leases[HELD], Retried(timedelta(seconds=1), FAILURE))],
+    ),
+    "an effect that finds its unique job": lambda world: _effect(
+        world,
+        [job(THIRD, conditions=Conditions(unique=Unique("u", UniqueScope.WAITING)))],
+        [Finish(world.leases[HELD], Completed())],
     ),
     "effects of a batch": lambda world: _effect(
         world,
@@ -302,6 +307,8 @@ SHARED = [
     ("an effect with a unique job", "enqueue another unique job"),
     ("an effect with a unique job", "cancel a running job"),
     ("an effect with a unique job", "effects of a batch"),
+    ("an effect that finds its unique job", "claim"),
+    ("an effect that finds its unique job", "replace"),
     ("effects of a batch", "progress"),
     ("effects of a batch", "enqueue a child"),
     ("enqueue a child", "effects of a batch"),

@@ -156,7 +156,9 @@ def apply(effects: Effects, leases: Sequence[Lease], recorded: Recorded) -> Step
         words += (digest, len(command.words), *command.words)
     keys, saved = effects.keys()
     words += (saved, MOST_SAVED, len(effects.commands), *sized(command.words for command in effects.commands))
-    words += sized([recorded.pending.closing() if recorded.pending else (), recorded.completions])
+    # Also of an enqueue that only found a job: the answer that the handler got must be true when the effect is written.
+    is_guarded = bool(recorded.pending or recorded.pending.guards)
+    words += sized([recorded.pending.closing() if is_guarded else (), recorded.completions])
     outcome, *facts = yield ScriptCall(EFFECT, words, keys=keys, lanes=recorded.pending.lanes)
     match outcome:
         case b"done":
