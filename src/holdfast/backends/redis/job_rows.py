@@ -28,7 +28,7 @@ from holdfast.backends.redis.record import (
 )
 from holdfast.backends.redis.retention import AT_ONCE
 from holdfast.backends.redis.scripts import COMPLETE, DELETE, EXTEND, PROMOTE
-from holdfast.backends.redis.staging import apply_batches
+from holdfast.backends.redis.staging import apply_batches, wait_for_batch
 from holdfast.backends.redis.steps import (
     Command,
     Group,
@@ -292,8 +292,9 @@ class RedisJobRows(JobReads):
                 record = unpack(token_of(row).record)
                 words += (set_of(record), member(row.seq, id_of(row.id)), score_of(record))
             verdicts: bytes = yield ScriptCall(DELETE, words)
-            if not verdicts:
-                raise Restart
+            if not verdicts:  # a batch has the lock; a restart of the verb would forget what is deleted already
+                yield from wait_for_batch()
+                return [*refused, *some, *left]
             refused += [row for row, verdict in zip(some, verdicts, strict=True) if verdict in b"02"]
             left += [row for row, verdict in zip(some, verdicts, strict=True) if verdict == ord("-")]
         return refused
