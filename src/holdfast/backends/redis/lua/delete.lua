@@ -46,7 +46,7 @@ for i = 3, #ARGV, 3 do
   if byte(set) == 99 then  -- a ledger
     ledgers[set] = ledgers[set] or 0
     is_there = kept[1] and byte(kept[1], 1) == COMPLETED and sub(kept[1], 21, 28) == sub(member, 1, 8)
-  else
+  elseif not kept[1] or byte(kept[1], 1) > COMPLETED then  -- no record: the server has evicted it
     is_there = tonumber(call('ZSCORE', P .. set, member) or 'nan') == tonumber(ARGV[i + 2])
   end
   if is_there and verdict == '0' then verdict = is_needed(member) and '2' or '1' end
