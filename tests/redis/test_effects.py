@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
-from tests.redis.ending import acting_before
 from tests.redis.whole import check_whole
 from tests.servers.redis import connection_of, own_redis
 
@@ -21,24 +20,13 @@ from holdfast.backends.redis.backend import RedisBackend
 from holdfast.backends.redis.scripts import EFFECT
 from holdfast.backends.redis.steps import ScriptCall
 from holdfast.backends.redis.wire import AsyncWire, BlockingWire
-from holdfast.errors import (
-    ConfigError,
-    OutcomeUnknown,
-    PrivilegeMissing,
-    StoreError,
-    StoreUnavailable,
-    TransactionConflict,
-    Unsupported,
-)
-from holdfast.model.conditions import UniqueScope
+from holdfast.errors import ConfigError, OutcomeUnknown, PrivilegeMissing, StoreError, StoreUnavailable, Unsupported
 from holdfast.model.job import JobState
 from holdfast.model.limits import Limit
 from holdfast.model.outcome import Completed
 from holdfast.store.values import Standing, Verdict
-from holdfast.testing.conformance.base import LEASE, claim, claim_one, enqueue, finish, hold_one, state_of
+from holdfast.testing.conformance.base import LEASE, claim_one, enqueue, finish, hold_one, state_of
 from holdfast.testing.conformance.key_limits import EACH, keyed
-from holdfast.testing.conformance.queued_effects import meanwhile
-from holdfast.testing.conformance.unique import unique
 from holdfast.testing.redis_server import Flavour
 from holdfast.testing.stores import open_store
 
@@ -389,32 +377,6 @@ async def test_an_effect_that_ends_a_job_of_a_limit_key_admits_the_next(
             await transaction.complete(job.lease, None)
     states = [await state_of(backend, each) for each in (job.id, second, third.id)]
     assert states == [JobState.COMPLETED, JobState.READY, JobState.BLOCKED]
-    check_whole(url)
-
-
-@pytest.mark.parametrize("scope", [UniqueScope.WAITING, UniqueScope.UNFINISHED])
-async def test_an_effect_that_found_its_unique_job_is_a_conflict_if_that_changes_before_it_is_written(
-    backend: RedisBackend, url: str, monkeypatch: pytest.MonkeyPatch, scope: UniqueScope
-):
-    """The job may have started before the effect is written: it would not see it."""
-    job = await hold_one(backend)
-    holder, another = unique("k", scope, task="other"), unique("k", scope, task="other")
-    await enqueue(backend, holder)
-
-    async def change() -> None:
-        if scope is UniqueScope.WAITING:
-            assert [each.id for each in await claim(backend, tasks=["other"])] == [holder.id]
-        else:
-            assert await backend.jobs.cancel(holder.id, "no longer wanted")
-
-    with monkeypatch.context() as patch, pytest.raises(TransactionConflict):
-        acting_before(patch, 1, lambda: meanwhile(change()), "effect")
-        async with backend.transactions.begin(job.lease, limit=LEASE) as transaction:
-            transaction.connection.queue("INCR", transaction.connection.key("total"))
-            assert await backend.jobs.enqueue([another]) == [holder.id]
-            await transaction.complete(job.lease, None)
-    assert connection_of(url).keys(backend._parts.here.server.location.prefix.replace("}:", "}/*")) == []
-    assert await backend.jobs.verify(job.lease) is Standing.HELD
     check_whole(url)
 
 
