@@ -233,6 +233,12 @@ async def test_selected_jobs_are_changed_and_those_that_changed_meanwhile_are_le
     assert "1 job of 2 changed" in await site.get("/jobs?state=failed")
 
 
+@pytest.mark.parametrize("job_id", ["x", "../streams", "01a1ef92-8066-7469-9b72"])
+async def test_selected_rows_have_ids_of_jobs(site, job_id):
+    await site.get(f"/preview?verb=retry&of=selected&state=failed&id={job_id}", 422)
+    await site.post("/preview", 422, verb="retry", state="failed", id=job_id)
+
+
 async def test_a_preview_without_a_selection_says_so(site):
     assert "no job is selected" in await site.get("/preview?verb=retry&of=selected&state=failed", 422)
 
@@ -305,6 +311,9 @@ async def test_a_job_is_cancelled_with_a_reason_and_a_stale_question_is_refused(
         ("admin", "/ask?of=/elsewhere&verb=pause&name=mails", 422),
         ("admin", "/ask?of=/queues&verb=pause", 422),
         ("admin", "/ask?of=//evil.example&verb=pause&name=mails", 422),
+        ("admin", "/ask?of=/jobs/../streams&verb=reset&name=billing&to=beginning", 422),
+        ("admin", "/ask?of=/jobs/../operations&verb=cancel&name=x", 422),
+        ("admin", "/ask?of=/jobs/&verb=cancel", 422),
     ],
 )
 async def test_nothing_is_asked_that_may_not_or_cannot_be_done(site, role, path, status):

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from holdfast.app.app import App
 from holdfast.app.operation import OperationAction, OperationState
 from holdfast.errors import ConfigError, HoldfastError
+from holdfast.model.ids import check_id
 from holdfast.model.job import JobState
 from holdfast.reports.plural import counted
 from holdfast.server.access import Role
@@ -38,7 +39,7 @@ async def preview(request: Request) -> Response:
     verb = given.require("verb")
     caller = await enter(request, role_for(verb))
     app, query = state_of(request).app, job_query(given.fields, JobState.FAILED)
-    ids = given.all("id")[:SHOWN]
+    ids = _ids_of(given)
     if given.get("of") == "selected":
         if not ids:
             raise ConfigError("no job is selected: tick some rows, or choose all that match")
@@ -49,13 +50,18 @@ async def preview(request: Request) -> Response:
     return page_response(render("preview.html", frame, {"title": "Preview", "screen": screen}), frame)
 
 
+def _ids_of(form: Form) -> list[str]:
+    """Return the ids of the selected rows; raises `ConfigError` for what is no id."""
+    return [check_id(text) for text in form.all("id")[:SHOWN]]
+
+
 async def start(request: Request) -> Response:
     """Do what the preview has shown."""
     caller = await enter(request, Role.OPERATE)
     form = await read_form(request)
     verb = form.require("verb")
     await enter(request, role_for(verb))
-    state, query, ids = state_of(request), job_query(form.fields, JobState.FAILED), form.all("id")[:SHOWN]
+    state, query, ids = state_of(request), job_query(form.fields, JobState.FAILED), _ids_of(form)
     if ids:
         selected = counted(len(ids), "selected job")
         async with recording_doubt(request, caller, f"jobs.{verb}", selected, " ".join(ids)):
