@@ -154,6 +154,21 @@ async def test_arguments_and_results_need_more_than_read(app: App, scopes: list[
     await server.state.holdfast.close()
 
 
+@pytest.mark.parametrize(
+    ("scopes", "shown"), [(["operate"], "hidden"), (["read", "enqueue"], {"iban": "AT1"}), (["admin"], "hidden")]
+)
+async def test_a_result_is_redacted_for_all_but_producers(app: App, scopes: list[str], shown: Any):
+    text = await app.tokens.create("t", scopes)
+    server = asgi(app, redact=lambda task, _: "hidden" if task == "charge" else None)
+    async with far(server, text) as http, client_of(server) as admin:
+        job_id = (await admin.post("/v1/jobs", json=CHARGE)).json()["id"]
+        await finish(admin, await claim_one(admin), result={"iban": "AT1"})
+        answer = await http.get(f"/v1/jobs/{job_id}/result")
+
+    assert answer.json()["result"] == shown
+    await server.state.holdfast.close()
+
+
 # --- tokens -----------------------------------------------------------------------------------------------------------
 
 
@@ -197,6 +212,21 @@ async def test_a_browser_is_asked_for_a_password(sqlite_app: App):
         response = await http.get("/v1/queues", headers={"accept": "text/html"})
 
     assert response.headers["www-authenticate"].startswith("Basic ")
+
+
+async def test_a_page_shows_nothing_of_the_store_to_a_caller_who_may_not_read(app: App):
+    text = await app.tokens.create("producer", ["enqueue"])
+    server = asgi(app)
+    for token, status in ((None, 401), (text, 403)):
+        async with far(server, token) as http:
+            refused = await http.get("/", headers={"accept": "text/html"})
+            absent = await http.get("/nothing", headers={"accept": "text/html"})
+        assert (refused.status_code, absent.status_code) == (status, 404)
+        for page in (refused.text, absent.text):
+            assert "<html" in page
+            assert app.backend.url not in page
+            assert 'aria-label="Pages"' not in page
+    await server.state.holdfast.close()
 
 
 # --- this machine -----------------------------------------------------------------------------------------------------

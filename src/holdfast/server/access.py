@@ -56,6 +56,11 @@ class Caller(msgspec.Struct, frozen=True):
     queues: frozenset[str] | None = frozenset()
 
     @property
+    def is_producer(self) -> bool:
+        """Whether it enqueues by a scope of its own, and not as an administrator, who looks at the jobs of others."""
+        return self.enqueues and self.role is not Role.ADMIN
+
+    @property
     def works(self) -> bool:
         """Whether it may claim jobs of any queue."""
         return self.queues is None or bool(self.queues)
