@@ -97,7 +97,6 @@ async def extend_leases(call: ApiCall[NoFields, ExtendBody]) -> Answer:
 async def extended(call: ApiCall[Any, Any], items: Sequence[ExtendedItem], lease_seconds: float) -> list[ExtendVerdict]:
     """Extend leases, and record the progress of their jobs; return a verdict for each."""
     duration = timedelta(seconds=lease_seconds)
-    call.state.claims.serve(duration)
     own = await _own(call, [item.lease for item in items])
     leases = [_lease(item.lease) for item, is_own in zip(items, own, strict=True) if is_own]
     verdicts: dict[Lease, str] = dict.fromkeys(leases, "extended")
@@ -106,6 +105,8 @@ async def extended(call: ApiCall[Any, Any], items: Sequence[ExtendedItem], lease
         verdicts |= dict.fromkeys(answer.skipped, "locked")
         verdicts |= dict.fromkeys(answer.cancel_asked, "cancel")
         verdicts |= dict.fromkeys(answer.lost, "lost")
+        if {*verdicts.values()} - {"lost"}:
+            call.state.claims.serve(duration)
     for lease in leases:
         if verdicts[lease] == "lost":
             call.state.attempts.lost(lease)
