@@ -14,12 +14,14 @@ from tests.server.test_jobs import CHARGE, finish
 from holdfast import App
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.model.scopes import parse_scopes
-from holdfast.server import Caller, Role, asgi, auditing, time_limit
+from holdfast.server import Caller, Role, asgi, auditing, extending, time_limit
 from holdfast.server.access import caller_with_role, caller_with_scopes, is_loopback
 from holdfast.server.api.operation import Need
 from holdfast.server.api.routes import OPERATIONS
+from holdfast.store.values import WorkerHeartbeat
 
 ELSEWHERE = ("192.0.2.7", 1234)
+NO_LEASE = {"job_id": "01a1ef92-8066-7469-9b72-a54f80d6a0db", "seq": 1, "fence": "1"}
 CLAIM = {"queues": ["orders"], "tasks": ["charge"]}
 
 
@@ -119,6 +121,40 @@ async def test_a_worker_may_use_only_the_queues_of_its_token(app: App):
 
     assert (refused.status_code, done["verdicts"][0]["verdict"]) == (403, "done")
     assert (await app.jobs.show(other)).job.state == "running"
+    await server.state.holdfast.close()
+
+
+async def test_a_token_for_a_queue_cannot_speak_for_a_worker_of_another(app: App, monkeypatch: pytest.MonkeyPatch):
+    """Neither by a claim, a report or an extension: a dead worker would look alive, or serve other queues."""
+    monkeypatch.setattr(extending, "_OFTEN", 10**9)  # a heartbeat is always due
+    monkeypatch.setattr(extending, "_RAREST", 0.0)
+    sent: list[str] = []
+    known = extending.Extending.heartbeat
+
+    async def noted(self: extending.Extending, worker: WorkerHeartbeat) -> None:
+        sent.append(worker.worker_id)
+        await known(self, worker)
+
+    monkeypatch.setattr(extending.Extending, "heartbeat", noted)
+    text = await app.tokens.create("worker", ["work:orders"])
+    server = asgi(app)
+    report = {"queues": ["payroll"], "tasks": ["pay"], "lease_seconds": 30}
+    async with far(server, text) as http, client_of(server) as admin:
+        await admin.put("/v1/workers/payer", json=report)
+        await admin.put("/v1/workers/own", json=report | {"queues": ["orders"]})
+        asked = [
+            await http.post("/v1/leases/claim", json=CLAIM | {"worker_id": "payer"}),
+            await http.put("/v1/workers/payer", json=report | {"queues": ["orders"]}),
+        ]
+        await http.post("/v1/leases/extend", json={"leases": [{"lease": NO_LEASE}], "worker_id": "payer"})
+        again = asgi(app)  # it has not seen the worker yet
+        async with far(again, text) as other:
+            asked.append(await other.post("/v1/leases/claim", json=CLAIM | {"worker_id": "payer"}))
+            allowed = await other.post("/v1/leases/claim", json=CLAIM | {"worker_id": "own"})
+        await again.state.holdfast.close()
+
+    assert ([each.status_code for each in asked], allowed.status_code) == ([403] * 3, 200)
+    assert sent == ["payer", "own", "own"]
     await server.state.holdfast.close()
 
 
@@ -254,6 +290,17 @@ async def test_a_forwarded_request_or_another_host_is_not_local(sqlite_app: App,
     async with client_of(asgi(sqlite_app)) as http:
         assert (await http.get("/v1/queues")).status_code == 200
         assert (await http.get("/v1/queues", headers=headers)).status_code == 401
+
+
+async def test_a_request_of_http_1_0_is_not_local(sqlite_app: App):
+    """A proxy may speak it to the server behind it, with that server's `Host` and no other sign of itself."""
+    server = asgi(sqlite_app)
+
+    async def older(scope: Any, receive: Any, send: Any) -> None:
+        await server(scope | {"http_version": "1.0"}, receive, send)
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(older), base_url="http://localhost") as http:
+        assert (await http.get("/v1/queues")).status_code == 401
 
 
 async def test_tokens_can_be_required_of_this_machine_too(sqlite_app: App):

@@ -35,7 +35,7 @@ from holdfast.server.api.lease_schemas import (
     LeaseVerdicts,
     ReleaseBody,
 )
-from holdfast.server.api.operation import Answer, ApiCall, Need, Operation, check_queues
+from holdfast.server.api.operation import Answer, ApiCall, Need, Operation, check_queues, check_worker
 from holdfast.server.api.remote_outcomes import check_item, outcome_of, outcome_of_retry
 from holdfast.server.api.shown import raw_call_of, shown
 from holdfast.store.values import ClaimRequest, Finish, JobDetails, Verdict, WorkerHeartbeat
@@ -49,6 +49,8 @@ async def claim_jobs(call: ApiCall[NoFields, ClaimBody]) -> Answer:
     """
     body = call.body
     check_queues(call, body.queues)
+    if body.worker_id is not None:
+        await check_worker(call, body.worker_id)
     request = ClaimRequest(
         worker_id=callers_id(body.worker_id),
         tasks=tuple(dict.fromkeys(body.tasks)),
@@ -90,7 +92,7 @@ async def extend_leases(call: ApiCall[NoFields, ExtendBody]) -> Answer:
     The verdict also says whether the worker should stop: `lost`, or `cancel`.
     """
     if call.body.worker_id is not None:
-        await call.state.extending.known_heartbeat_if_due(call.body.worker_id)
+        await call.state.extending.known_heartbeat_if_due(call.body.worker_id, call.caller)
     return Answer(ExtendVerdicts(await extended(call, call.body.leases, call.body.lease_seconds)))
 
 

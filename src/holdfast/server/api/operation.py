@@ -245,6 +245,14 @@ def check_queues(call: ApiCall[Any, Any], queues: Sequence[str]) -> None:
         raise Problem(403, "forbidden", f"this token does not allow to work on {', '.join(refused)}")
 
 
+async def check_worker(call: ApiCall[Any, Any], worker_id: str) -> None:
+    """Raise `Problem` 403 if this is the name of a worker for which the caller may not speak."""
+    if not await call.state.extending.may_speak_for(worker_id, call.caller):
+        raise Problem(
+            403, "forbidden", f"worker {worker_id} serves queues that this token does not allow: use another id"
+        )
+
+
 def by_id(field: str, *names: str, at: str = "id") -> dict[str, Mapping[str, Any]]:
     """Return links to operations that take a member of an answer as a parameter of their path."""
     return {name: {"parameters": {field: f"$response.body#/{at}"}} for name in names}
