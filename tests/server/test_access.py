@@ -393,6 +393,21 @@ async def test_a_change_that_cannot_be_noted_stands_in_the_log_of_the_server(
     assert f"not in the audit log ({why}): local did queue.pause to orders" in caplog.text
 
 
+async def test_an_entry_that_the_time_limit_of_a_page_breaks_off_stands_in_the_log(
+    sqlite_app: App, monkeypatch, caplog
+):
+    async def hanging(*_: object, **__: object) -> None:
+        await asyncio.sleep(20)
+
+    monkeypatch.setattr(sqlite_app.audit, "record", hanging)
+    async with client_of(asgi(sqlite_app)) as http:
+        await http.get("/v1/queues")  # opens the store
+        monkeypatch.setattr(time_limit, "TIME_LIMIT", 1.0)
+        assert (await http.post("/queues", data={"verb": "pause", "name": "orders"})).status_code == 503
+
+    assert "not in the audit log (the request was broken off): local did queue.pause to orders" in caplog.text
+
+
 @pytest.mark.parametrize("surface", ["api", "page"])
 @pytest.mark.parametrize("how", ["lost answer", "time limit"])
 async def test_a_change_whose_outcome_is_unknown_is_in_the_audit_log(

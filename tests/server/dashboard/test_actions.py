@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.model.job import JobState
 
 
@@ -231,6 +232,42 @@ async def test_selected_jobs_are_changed_and_those_that_changed_meanwhile_are_le
     assert answer.headers["location"] == "/jobs?state=failed"
     assert [await job.state() for job in jobs] == ["ready", "ready", "failed"]
     assert "1 job of 2 changed" in await site.get("/jobs?state=failed")
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable, OutcomeUnknown])
+async def test_a_store_that_fails_among_selected_jobs_reveals_nothing_and_what_was_done_is_recorded(
+    site, error, monkeypatch, caplog
+):
+    jobs = await site.send.enqueue_many([{"to": "broken"}] * 3)
+    await site.app.drain("mails")
+    retry = site.app.jobs.retry
+
+    async def failing(job_id: str) -> bool:
+        if job_id == jobs[1].id:
+            raise error("connect to db.internal as admin")
+        return await retry(job_id)
+
+    monkeypatch.setattr(site.app.jobs, "retry", failing)
+    answer = await site.post("/preview", verb="retry", state="failed", id=[job.id for job in jobs])
+
+    text = await site.get(answer.headers["location"])
+    assert "1 job changed, then: " in text
+    assert "db.internal" not in text
+    assert "db.internal" in caplog.text
+    unknown = [("jobs.retry", jobs[1].id, "outcome unknown")] if error is OutcomeUnknown else []
+    entries = [(entry.action, entry.target, entry.detail) for entry in await site.app.audit.list()]
+    assert entries == [("jobs.retry", "1 selected job", jobs[0].id), *unknown]
+
+
+async def test_the_audit_log_names_every_selected_job_that_was_changed_and_no_other(site):
+    jobs = await site.send.enqueue_many([{"to": "broken"}] * 50)
+    await site.app.drain("mails", 50)
+    await site.app.jobs.retry(jobs[0].id)
+
+    await site.post("/preview", verb="retry", state="failed", id=[job.id for job in jobs])
+
+    named = [job_id for entry in await site.app.audit.list() for job_id in entry.detail.split()]
+    assert sorted(named) == sorted(job.id for job in jobs[1:])
 
 
 @pytest.mark.parametrize("job_id", ["x", "../streams", "01a1ef92-8066-7469-9b72"])
