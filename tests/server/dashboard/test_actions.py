@@ -217,6 +217,9 @@ async def test_one_group_of_errors_is_retried_and_no_other_job_of_its_task(site)
         while (await site.app.operations.list())[0].state != "done":  # noqa: ASYNC110 - the server gives no sign
             await asyncio.sleep(0.01)
     assert [(view.ready, view.failed) for view in await site.app.queues.list()] == [(4, 2)]
+    operations = await site.get("/operations")
+    assert "error ValueError: no mailbox 0" in operations
+    assert "error=ValueError%3A+no+mailbox+0" in operations
 
 
 async def test_selected_jobs_are_changed_and_those_that_changed_meanwhile_are_left_alone(site):

@@ -10,6 +10,7 @@ from itertools import product
 from urllib.parse import quote
 
 import httpx
+import msgspec
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -129,6 +130,21 @@ async def test_the_number_of_statements_does_not_depend_on_the_number_of_jobs(si
             counts[-1].append((path, len(statements())))
 
     assert counts[0] == counts[1]
+
+
+async def test_the_overview_names_the_schedules_that_are_late(site, monkeypatch):
+    await site.app.schedules.add("nightly", "send", "30 2 * * *", kwargs={"to": "x"})
+    assert "nightly" not in await site.get("/")
+    (view,) = await site.app.schedules.list()
+
+    async def overdue() -> list[object]:
+        return [msgspec.structs.replace(view, name=f"late-{n}", overdue=timedelta(hours=n)) for n in range(1, 9)]
+
+    monkeypatch.setattr(site.app.schedules, "list", overdue)
+    text = await site.get("/")
+
+    assert re.findall(r"late-\d", text[text.index("Late schedules") :]) == [f"late-{n}" for n in (8, 7, 6, 5, 4)]
+    assert "3 more" in text
 
 
 async def test_counting_stops_at_ten_thousand_jobs(site):
