@@ -1,6 +1,6 @@
 """Leases for workers in other languages: claim, extend, finish and release, each item with its verdict.
 
-The store finds a lease by its number and fence. So the id that stands beside them is compared first: with what was
+The store finds a lease by its number and fence. So the id that comes with them is compared first: with what was
 claimed from this server, or else in the store. For a caller that is limited to queues, the job is always looked up,
 because a fence can be guessed. A lease of another job, or on a queue that the caller may not use, counts as lost.
 """
