@@ -258,7 +258,7 @@ def test_the_shell_worker_takes_any_text(tmp_path):
     (tmp_path / "curl").write_text(NAMED_BADLY, encoding="utf-8")
     (tmp_path / "curl").chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    command = ["timeout", "10", "sh", EXAMPLES / "06_workers_in_other_languages" / "worker.sh"]
+    command = ["timeout", "10", "sh", str(EXAMPLES / "06_workers_in_other_languages" / "worker.sh")]
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None
         shown = "".join(islice(worker.stdout, 4))

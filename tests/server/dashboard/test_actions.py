@@ -245,7 +245,7 @@ async def test_a_store_that_fails_among_selected_jobs_reveals_nothing_and_what_w
     await site.app.drain("mails")
     retry = site.app.jobs.retry
 
-    async def failing(job_id: str) -> bool:
+    async def failing(job_id: str) -> object:
         if job_id == jobs[1].id:
             raise error("connect to db.internal as admin")
         return await retry(job_id)

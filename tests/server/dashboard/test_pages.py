@@ -18,6 +18,7 @@ from starlette.routing import Mount
 from holdfast import App, Event
 from holdfast.server import asgi
 from holdfast.server.dashboard.assets import asset_path, assets
+from holdfast.server.dashboard.formats import frames
 from holdfast.server.dashboard.live import parts_of
 from holdfast.server.dashboard.pages import PAGES
 from holdfast.store.values import WorkerHeartbeat
@@ -403,3 +404,14 @@ async def test_a_page_below_a_prefix_links_below_it(site):
     assert paths
     assert all((path or "").startswith("/tools/") for path in paths)
     assert 'data-prefix="/tools"' in text
+
+
+def test_the_frames_of_the_program_itself_are_marked_in_a_traceback():
+    text = (
+        'Traceback (most recent call last):\n  File "/usr/lib/python3.11/asyncio/runners.py", line 1, in run\n    x\n'
+        '  File "/srv/shop/<tasks>.py", line 7, in charge\n    pay()\nValueError: no'
+    )
+
+    marked = "<b>  File &#34;/srv/shop/&lt;tasks&gt;.py&#34;, line 7, in charge</b>\n<b>    pay()</b>\nValueError: no"
+    assert str(frames(text)).endswith(marked)
+    assert str(frames(text)).count("<b>") == 2

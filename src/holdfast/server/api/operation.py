@@ -95,7 +95,7 @@ class ApiCall(Generic[Q, B]):
 class Answer(msgspec.Struct, frozen=True):
     """The answer to a call; None as the value: no content.
 
-    `note`: what the audit log says of a change whose target does not stand in the path.
+    `note`: what the audit log says of a change whose target is not in the path.
     """
 
     value: Any
