@@ -9,7 +9,7 @@
 
 A request counts as local only if its peer has a loopback address, its `Host` is a loopback name, and no proxy has
 forwarded it: so neither a page in a browser whose name leads to 127.0.0.1 nor the clients of a proxy that shows itself
-become admins. A proxy on this machine that changes `Host` and adds no header cannot be told from a local caller: behind
+become admins. A proxy on this machine that changes `Host` and adds no header looks like a local caller: behind
 one, tokens must be required. Every change is checked for its `Origin`.
 """
 
@@ -36,7 +36,7 @@ SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _FORWARDED: Final = ("forwarded", "x-forwarded-", "x-real-ip", "via")
 """Prefixes of headers that proxies add."""
 _OLD_HTTP: Final = "1.0"
-"""What nginx before 1.29.7 speaks to the server behind it unless told otherwise, with no header of a proxy."""
+"""What nginx before 1.29.7 speaks to the server behind it unless configured otherwise, with no header of a proxy."""
 
 
 class Role(IntEnum):
@@ -60,7 +60,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     @property
     def is_producer(self) -> bool:
-        """Whether it enqueues by a scope of its own, and not as an administrator, who looks at the jobs of others."""
+        """Whether it enqueues by a separate scope, and not as an administrator, who looks at the jobs of others."""
         return self.enqueues and self.role is not Role.ADMIN
 
     @property

@@ -63,7 +63,7 @@ class Extending:
         """Send the heartbeat of a worker; raises `StoreError`."""
         due = time.monotonic() + max(worker.lease.total_seconds() / _OFTEN, _RAREST)
         self._workers.pop(worker.worker_id, None)
-        self._workers[worker.worker_id] = worker, due  # the last one: the first was heard of the longest ago
+        self._workers[worker.worker_id] = worker, due  # the last one: the first has the oldest heartbeat
         if len(self._workers) > _MOST_WORKERS:
             del self._workers[next(iter(self._workers))]
         await self._run(lambda extender: extender.heartbeat(worker))

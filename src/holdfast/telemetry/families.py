@@ -16,7 +16,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histo
 VERSION: Final = version("holdfast")
 OTHER: Final = "(other)"
 MOST_NAMES: Final = 1000
-"""Queues, and pairs of a queue and a task, with labels of their own; beyond, a queue or a task is `OTHER`."""
+"""Queues, and pairs of a queue and a task, with separate labels; beyond, a queue or a task is `OTHER`."""
 _WAITS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 _RUNS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 _CALLS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
@@ -72,7 +72,7 @@ class BoundedNames:
         self._known: set[Hashable] = set()
 
     def admits(self, name: Hashable) -> bool:
-        """Whether a name, or several together, are among those that have a label of their own."""
+        """Whether a name, or several together, are among those that have a separate label."""
         if len(self._known) < MOST_NAMES:
             self._known.add(name)
         return name in self._known

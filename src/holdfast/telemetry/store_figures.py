@@ -45,7 +45,7 @@ class FigureReader:
     """Reads the figures of an app's store; those of the last seconds are returned again. For one event loop."""
 
     def __init__(self, app: App, *, kept_for: float = KEPT_FOR) -> None:
-        self._app = ref(app)  # it is kept by its app: a strong reference would keep both for ever
+        self._app = ref(app)  # it is kept by its app: a strong reference would keep both forever
         self._kept_for = kept_for
         self._last: tuple[float, StoreFigures] | None = None
         self._lock = asyncio.Lock()

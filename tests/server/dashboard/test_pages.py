@@ -10,7 +10,6 @@ from itertools import product
 from urllib.parse import quote
 
 import httpx
-import msgspec
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -18,7 +17,6 @@ from starlette.routing import Mount
 from holdfast import App, Event
 from holdfast.server import asgi
 from holdfast.server.dashboard.assets import asset_path, assets
-from holdfast.server.dashboard.formats import frames
 from holdfast.server.dashboard.live import parts_of
 from holdfast.server.dashboard.pages import PAGES
 from holdfast.store.values import WorkerHeartbeat
@@ -131,21 +129,6 @@ async def test_the_number_of_statements_does_not_depend_on_the_number_of_jobs(si
             counts[-1].append((path, len(statements())))
 
     assert counts[0] == counts[1]
-
-
-async def test_the_overview_names_the_schedules_that_are_late(site, monkeypatch):
-    await site.app.schedules.add("nightly", "send", "30 2 * * *", kwargs={"to": "x"})
-    assert "nightly" not in await site.get("/")
-    (view,) = await site.app.schedules.list()
-
-    async def overdue() -> list[object]:
-        return [msgspec.structs.replace(view, name=f"late-{n}", overdue=timedelta(hours=n)) for n in range(1, 9)]
-
-    monkeypatch.setattr(site.app.schedules, "list", overdue)
-    text = await site.get("/")
-
-    assert re.findall(r"late-\d", text[text.index("Late schedules") :]) == [f"late-{n}" for n in (8, 7, 6, 5, 4)]
-    assert "3 more" in text
 
 
 async def test_counting_stops_at_ten_thousand_jobs(site):
@@ -404,14 +387,3 @@ async def test_a_page_below_a_prefix_links_below_it(site):
     assert paths
     assert all((path or "").startswith("/tools/") for path in paths)
     assert 'data-prefix="/tools"' in text
-
-
-def test_the_frames_of_the_program_itself_are_marked_in_a_traceback():
-    text = (
-        'Traceback (most recent call last):\n  File "/usr/lib/python3.11/asyncio/runners.py", line 1, in run\n    x\n'
-        '  File "/srv/shop/<tasks>.py", line 7, in charge\n    pay()\nValueError: no'
-    )
-
-    marked = "<b>  File &#34;/srv/shop/&lt;tasks&gt;.py&#34;, line 7, in charge</b>\n<b>    pay()</b>\nValueError: no"
-    assert str(frames(text)).endswith(marked)
-    assert str(frames(text)).count("<b>") == 2
