@@ -23,7 +23,7 @@ _RESULTS = Path(__file__).parent / "results"
 @click.option("--json", "path", type=click.Path(path_type=Path), help="File for the figures.")
 @click.option("--url", envvar="HOLDFAST_BENCH_URL", help="Store. Default: SQLite in the folder for temporary files.")
 @click.option("--events", envvar="HOLDFAST_EVENTS_URL", help="Kafka, for kafka.*, beside PostgreSQL.")
-@click.option("--only", multiple=True, help=f"Begin of a name, may be repeated: {', '.join(SCENARIOS)}.")
+@click.option("--only", multiple=True, help=f"Prefix of a name, may be repeated: {', '.join(SCENARIOS)}.")
 @click.option("--peers", is_flag=True, help="Measure other libraries too.")
 def main(
     *,

@@ -1,4 +1,4 @@
-"""Rivals beside us: other libraries, each in an environment of its own, each driven by a small program in `peers/`.
+"""Rivals, measured next to us: other libraries, each in an environment of its own, driven by a program in `peers/`.
 
 They are installed by name from the package indexes into a folder for temporary files, which is kept for the next run
 and can be thrown away. A driver is started as `driver WHAT COUNT`, with its database in the environment, and prints one
@@ -73,7 +73,7 @@ RIVALS = (
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """A rival that is ready: the begin of its command line, and its version."""
+    """A rival that is ready: the beginning of its command line, and its version."""
 
     command: tuple[str, ...]
     version: str

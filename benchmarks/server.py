@@ -27,7 +27,7 @@ _WHO_READS_IT = ("HOLDFAST_URL", "HOLDFAST_BENCH_URL")
 def main(command: list[str]) -> int:
     """Run a command beside a server; return its exit code."""
     sys.path.append(str(_ROOT))
-    from tests.servers.postgres import NoServerError, own_server  # beside us in a checkout
+    from tests.servers.postgres import NoServerError, own_server  # next to us in a checkout
 
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-server-") as folder:
         try:

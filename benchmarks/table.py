@@ -61,6 +61,7 @@ ALWAYS_AT_MOST = {
     "claim.depth.ready": 1.2,
     "claim.depth.unknown_task": 1.2,
     "claim.depth.paused_queue": 1.2,
+    "claim.depth.over_limit": 1.2,
     "streams.depth.lag": 1.2,
     "streams.depth.fetch": 1.2,
 }

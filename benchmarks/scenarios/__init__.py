@@ -45,7 +45,7 @@ LONG = frozenset({"drain.held.long", "streams.depth"})
 """Left out unless they are named in full."""
 
 LACKS = {"redis": ("drain.held", "effects.", "append.", "consume.", "streams.", "kafka.")}
-"""By store: the begins of names of what it lacks: snapshots, transactions, streams."""
+"""By store: the prefixes of the names of what it lacks: snapshots, transactions, streams."""
 
 
 def chosen(only: tuple[str, ...]) -> dict[str, Scenario]:

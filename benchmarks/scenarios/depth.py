@@ -1,7 +1,7 @@
 """Depth: what a claim of 100 costs with few ready jobs, and with very many of them, or in front of them.
 
 Here `raw` is not the hand-written loop but our own claim with few ready jobs: the ratio shows how the cost
-grows with depth.
+grows with depth. In the last case both sides have a limit that is reached: one with few jobs over it, one with many.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.bench import Bench, check
 from benchmarks.record import Record
 from benchmarks.stores import Place
-from holdfast import App, TaskHandle
+from holdfast import App, Limit, TaskHandle
 from holdfast.model.outcome import Completed
 from holdfast.store.values import ClaimRequest, Finish, Verdict
 
@@ -25,6 +25,8 @@ _BATCH = 100
 _CHUNK = 100_000
 _WARM_UP = 3
 _LEASE = timedelta(seconds=30)
+_FEW_OVER = 10  # jobs over the limit on the side with few
+_WHOLE_RUN = timedelta(hours=10)  # of the lease that fills the limit
 
 
 async def deep(n: int) -> None:
@@ -62,6 +64,12 @@ class _Side:
         await self.fill(expected, _BATCH)
         return seconds
 
+    async def fill_limit(self) -> None:
+        """Limit the queue of the deep task to one job, and hold that: all others are over the limit."""
+        await self.app.queues.limit("deep", Limit(running=1))
+        claim = await self.app.backend.jobs.claim(ClaimRequest("holder", (self.deep.name,), _BATCH, _WHOLE_RUN))
+        check(len(claim.jobs), 1, "jobs within the limit")
+
 
 async def _measure(bench: Bench, shallow: Place, far: Place) -> dict[str, tuple[float, float]]:
     """Return per case the medians of its claims and of claims with few ready jobs, made in turn."""
@@ -86,19 +94,24 @@ async def _measure(bench: Bench, shallow: Place, far: Place) -> dict[str, tuple[
         await case("unknown_task", [many.near], many.near)
         await many.app.queues.pause("deep")
         await case("paused_queue", [many.deep, many.near], many.near)
-    _check(bench, shallow, count=bench.sizes.shallow, finished=few.finished)
-    _check(bench, far, count=bench.sizes.deep + bench.sizes.shallow, finished=many.finished)
+        await many.app.queues.resume("deep")
+        await many.fill_limit()
+        await few.fill(few.deep, 1 + _FEW_OVER)
+        await few.fill_limit()
+        await case("over_limit", [many.deep, many.near], many.near)
+    _check(bench, shallow, ready=bench.sizes.shallow + _FEW_OVER, finished=few.finished)
+    _check(bench, far, ready=bench.sizes.deep + bench.sizes.shallow - 1, finished=many.finished)
     return medians
 
 
-def _check(bench: Bench, place: Place, *, count: int, finished: int) -> None:
+def _check(bench: Bench, place: Place, *, ready: int, finished: int) -> None:
     held = bench.store.held(place)
     found = (held.ids, held.ready, held.underway, held.completed)
-    check(found, (count + finished, count, 0, finished), "ids, ready, under way and completed jobs")
+    check(found, (ready + 1 + finished, ready, 1, finished), "ids, ready, under way and completed jobs")
 
 
 def depth(bench: Bench) -> list[Record]:
-    """Measure the three cases."""
+    """Measure the four cases."""
     with bench.store.fresh() as shallow, bench.store.fresh() as far:
         medians = asyncio.run(_measure(bench, shallow, far))
     return [

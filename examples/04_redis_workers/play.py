@@ -106,7 +106,7 @@ async def sequence() -> None:
 
 
 async def one_at_a_time_by_key() -> None:
-    """The jobs of one account run one after another, in order; those of other accounts beside them."""
+    """The jobs of one account run one after another, in order; those of other accounts at the same time."""
     tasks.trace.clear()
     accounts = ("ada", "grace", "mary")
     jobs = [

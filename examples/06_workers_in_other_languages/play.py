@@ -17,6 +17,7 @@ from typing import Any
 HERE = Path(__file__).parent
 WITHIN = 40.0  # seconds
 LANGUAGES = {"shell": ["sh", "worker.sh"], "javascript": ["node", "worker.mjs"]}
+NEEDED = {"shell": ("sh", "curl", "jq"), "javascript": ("node",)}
 
 
 def post(url: str, path: str, body: Any) -> Any:
@@ -73,7 +74,12 @@ def play(url: str, language: str, workers: list[subprocess.Popen[str]]) -> bool:
 
 
 def main() -> int:
-    here = [language for language, command in LANGUAGES.items() if shutil.which(command[0])]
+    missing = {language: [each for each in programs if not shutil.which(each)] for language, programs in NEEDED.items()}
+    here = [language for language in LANGUAGES if not missing[language]]
+    for language in LANGUAGES.keys() - here:
+        print(f"{language} is left out: {' and '.join(missing[language])} not found")
+    if not here:
+        return 1
     begun = time.monotonic()
     server, url = start_server()
     workers: list[subprocess.Popen[str]] = []
@@ -87,7 +93,7 @@ def main() -> int:
         server.terminate()
         server.wait()
     took = time.monotonic() - begun
-    print(f"{'Both killed and rescued' if all(rescued) else 'Not as expected'}: {', '.join(here)} in {took:.0f} s")
+    print(f"{'Killed and rescued' if all(rescued) else 'Not as expected'}: {', '.join(here)} in {took:.0f} s")
     return 0 if all(rescued) else 1
 
 

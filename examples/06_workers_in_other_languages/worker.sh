@@ -17,14 +17,14 @@ extend() { # until the lease is lost or this worker is gone: nothing may extend 
 while :; do
     claim="{\"queues\": [\"greetings\"], \"tasks\": [\"greet\"], \"worker_id\": \"$name\", \"lease_seconds\": 3, \"wait_seconds\": 20}"
     answer=$(post claim "$claim") || { sleep 1; continue; } # the server is away: its clients come back
-    lease=$(echo "$answer" | jq --compact-output '.leases[0].lease // empty')
+    lease=$(printf '%s\n' "$answer" | jq --compact-output '.leases[0].lease // empty')
     [ -n "$lease" ] || continue
-    who=$(echo "$answer" | jq --raw-output '.leases[0].job.kwargs.name')
+    who=$(printf '%s\n' "$answer" | jq --raw-output '.leases[0].job.kwargs.name')
     extend "$lease" & extending=$!
-    echo "$name greets $who"
+    printf '%s\n' "$name greets $who"
     sleep "${SECONDS_OF_WORK:-0}"
     kill $extending 2>/dev/null
     result=$(jq --null-input --arg text "Hello, $who, from $name" '$text')
     verdict=$(post finish "{\"leases\": [{\"lease\": $lease, \"outcome\": \"complete\", \"result\": $result}]}") &&
-        echo "$name: $(echo "$verdict" | jq --raw-output '.verdicts[0].verdict') for $who"
+        printf '%s\n' "$name: $(printf '%s\n' "$verdict" | jq --raw-output '.verdicts[0].verdict') for $who"
 done

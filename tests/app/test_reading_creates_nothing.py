@@ -67,7 +67,7 @@ async def test_on_a_server_it_says_what_is_missing(on_server: App, server: str, 
 @pytest.mark.parametrize("name", READS)
 async def test_without_a_file_it_says_so(tmp_path: Path, name: str):
     app = App(f"sqlite:///{tmp_path}/jobs.db")
-    with pytest.raises(StoreUnavailable, match=r"there is no database at .*jobs.db: the first enqueue makes it"):
+    with pytest.raises(StoreUnavailable, match=r"there is no database at .*jobs.db: the first enqueue creates it"):
         await READS[name](app)
     await app.close()
     assert names(tmp_path) == []

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
-from holdfast.testing.conformance.explanations import TestExplanations, TestWorkersReports
+from holdfast.testing.conformance.explanations import (
+    TestExplanations,
+    TestExplanationsAfterTransactions,
+    TestWorkersReports,
+)
 
-__all__ = ["TestExplanations", "TestWorkersReports"]
+__all__ = ["TestExplanations", "TestExplanationsAfterTransactions", "TestWorkersReports"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +242,31 @@ for turn in $(seq 200); do
 done
 exec /bin/sleep 0.2
 """
+
+
+NAMED_BADLY = """#!/bin/sh
+case "$*" in
+*leases/claim*) mkdir claimed || exit 22 # there is one job
+   printf '%s\\n' '{"leases": [{"lease": {"job_id": "j"}, "job": {"kwargs": {"name": "Ada\\nB \\\\c \\"x\\""}}}]}' ;;
+*leases/finish*) for each; do body=$each; done; printf '%s' "$body" > finished
+   echo '{"verdicts": [{"verdict": "done"}]}' ;;
+esac
+"""
+
+
+def test_the_shell_worker_takes_any_text(tmp_path):
+    (tmp_path / "curl").write_text(NAMED_BADLY, encoding="utf-8")
+    (tmp_path / "curl").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = ["timeout", "10", "sh", str(EXAMPLES / "06_workers_in_other_languages" / "worker.sh")]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        shown = "".join(islice(worker.stdout, 4))
+        worker.terminate()
+
+    assert shown == 'shell greets Ada\nB \\c "x"\nshell: done for Ada\nB \\c "x"\n'
+    finished = json.loads((tmp_path / "finished").read_text(encoding="utf-8"))
+    assert finished["leases"][0]["result"] == 'Hello, Ada\nB \\c "x", from shell'
 
 
 def test_the_shell_worker_extends_until_its_lease_is_lost(tmp_path):

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.house.sources import Module, modules
+from tests.torture.mutants.catalogue import MUTANTS
+from tests.torture.mutants.patching import Sql
+from tests.torture.mutants.streams import STREAM_MUTANTS
 
 from holdfast.backends.mysql.statements import TEMPLATES as ON_MYSQL
 from holdfast.backends.postgres.statements import TEMPLATES
@@ -236,6 +239,32 @@ def test_every_statement_is_used(store):
         name for name in CATALOGUES[store] if name not in plain and not any(rule.fullmatch(name) for rule in patterns)
     ]
     assert unused == []
+
+
+def only_listed(*folders: str) -> set[str]:
+    """Return the statements that only lists read: rules that ask the rows of jobs for nothing but pages."""
+    lists = {
+        function
+        for function, node in _rules()
+        if {match.group() for match in re.finditer(r"\brows\.\w+", ast.unparse(node))} == {"rows.page"}
+    }
+    return {name for name, functions in callers(*folders, SHARED, RULES).items() if functions <= lists}
+
+
+@pytest.mark.parametrize(("store", "folder"), [("sqlite", SQLITE), ("postgresql", POSTGRES)])
+def test_no_mutant_replaces_a_statement_that_only_lists_read(store, folder):
+    """Such a mutant finds its text and changes nothing of the work, which uses another statement."""
+    patches = [patch for mutant in [*MUTANTS.values(), *STREAM_MUTANTS.values()] for patch in mutant.patches]
+    replaced = {patch.name for patch in patches if isinstance(patch, Sql) and patch.store == store}
+
+    assert replaced
+    assert [name for name in replaced if any(re.fullmatch(listed, name) for listed in only_listed(folder))] == []
+
+
+def test_a_statement_of_a_list_is_distinguished_from_one_of_the_work():
+    assert {"limits", "leases"} <= only_listed(SQLITE)
+    assert "limits" not in only_listed(MYSQL)  # claims read it, too
+    assert not {"claimable_lanes", "unsettled_children", "unique_among"} & only_listed(SQLITE)
 
 
 def test_no_statement_is_put_together_from_values():

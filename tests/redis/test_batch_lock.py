@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.redis.ending import acting_before
+from tests.redis.ending import Ends, acting_before, ending_before
 from tests.redis.whole import check_whole
 
 from holdfast.backends.redis import jobs as enqueuing
@@ -17,9 +17,11 @@ from holdfast.backends.redis.backend import RedisBackend
 from holdfast.backends.redis.steps import ScriptCall
 from holdfast.backends.redis.wire import AsyncWire
 from holdfast.model.conditions import Conditions, Unique
-from holdfast.model.job import NewJob
+from holdfast.model.job import JobState, NewJob
+from holdfast.model.outcome import Completed
+from holdfast.store.values import Finish
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.conformance.base import a_job
+from holdfast.testing.conformance.base import a_job, claim
 from holdfast.testing.stores import open_store
 
 LATER = timedelta(seconds=3)  # a lock that is not kept up has expired
@@ -80,3 +82,27 @@ async def test_a_call_that_has_lost_the_lock_while_it_read_begins_again(
             assert (answers[3], given) in ((True, [jobs[3].id]), (others[0].id, [True]))
         check_whole(url)
     assert number > 15
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_deletion_that_meets_a_batch_on_its_way_names_all_that_it_has_deleted(
+    backend: RedisBackend, url: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, number: int
+):
+    await backend.jobs.enqueue([a_job() for _ in range(130)])
+    jobs = await claim(backend)
+    await backend.jobs.finish([Finish(job.lease, Completed()) for job in jobs])
+
+    async def stage() -> None:
+        """The process ends when its batch is enqueued and not yet inserted: the deletion resumes it."""
+        async with open_store(url, clock=clock) as rival:
+            with monkeypatch.context() as patch:
+                ending_before(patch, 1, "apply_batch")
+                with pytest.raises(Ends):
+                    await rival.jobs.enqueue([unique(f"k{each}") for each in range(9)])
+
+    with monkeypatch.context() as patch:
+        acting_before(patch, number, stage, "delete")
+        deleted = await backend.jobs.delete([job.id for job in jobs], [JobState.COMPLETED], timedelta(0))
+    assert deleted == {job.id: None for job in jobs}
+    assert await backend.insight.states([job.id for job in jobs]) == []
+    check_whole(url)

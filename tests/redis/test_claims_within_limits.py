@@ -15,7 +15,8 @@ from holdfast.backends.redis.wire import AsyncWire
 from holdfast.model.limits import Limit, LimitKey
 from holdfast.model.outcome import Completed
 from holdfast.store.values import Finish
-from holdfast.testing.conformance.base import a_job, claim
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.conformance.base import a_job, claim, claim_one, enqueue
 from holdfast.testing.stores import open_store
 
 QUEUE = LimitKey("queue", "default")
@@ -74,6 +75,25 @@ async def test_a_claim_decides_and_claims_under_one_state_of_the_limits(
     with monkeypatch.context() as patch:
         acting_before(patch, 1, lower, "front")
         assert len(await claim(backend, limit=5)) == 1
+
+
+@pytest.mark.parametrize("limit", [Limit(running=1), Limit(rate="1/s", burst=1)])
+async def test_a_job_that_comes_while_a_claim_finds_none_waits_for_its_limit(
+    backend: RedisBackend, url: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, limit: Limit
+):
+    await backend.queues.limit(QUEUE, limit)
+    await enqueue(backend, a_job())
+    await claim_one(backend)
+
+    async def come() -> None:
+        async with open_store(url, clock=clock) as other:
+            await enqueue(other, a_job(), a_job())
+
+    with monkeypatch.context() as patch:
+        acting_before(patch, 1, come, "claim")
+        assert await claim(backend) == []
+    assert await claim(backend) == []
+    check_whole(url)
 
 
 @pytest.mark.parametrize("number", [1, 2])

@@ -18,7 +18,7 @@ from tests.servers.redis import own_store
 from holdfast.backends.redis.steps import ScriptCall
 from holdfast.backends.redis.wire import AsyncWire
 from holdfast.errors import HoldfastError, LeaseLost, TransactionConflict
-from holdfast.model.conditions import Conditions, OnConflict, Unique
+from holdfast.model.conditions import Conditions, OnConflict, Unique, UniqueScope
 from holdfast.model.job import JobState, Lease, NewJob
 from holdfast.model.limits import Limit, LimitKey
 from holdfast.model.outcome import Cancelled, Completed, Failed, Retried
@@ -61,13 +61,14 @@ async def prepare(backend: Backend, clock: ManualClock) -> dict[str, Lease]:
     await jobs.enqueue([job(FAILED_, conditions=unique())])
     (failed,) = await claim(backend)
     await jobs.finish([Finish(failed.lease, Failed(FAILURE))])
-    await jobs.enqueue([job(DONE)])
+    await jobs.enqueue([job(DONE, queue="empty")])
     (done,) = await claim(backend)
     await jobs.finish([Finish(done.lease, Completed())])
     clock.advance(1)
     await jobs.enqueue([job(HELD), job(HEAD, order_key="a")])
     leases = {each.id: each.lease for each in await claim(backend)}
     await backend.queues.limit(LimitKey("queue", "narrow"), Limit(running=1))
+    await backend.queues.limit(LimitKey("queue", "empty"), Limit(running=1))
     await backend.queues.limit(EACH, Limit(running=2))
     await jobs.enqueue([keyed(KEPT), keyed(NEXT), keyed(LAST)])
     leases |= {each.id: each.lease for each in await claim(backend, 1, tasks=("call",))}
@@ -100,6 +101,7 @@ async def _finished(world: World, job_id: str, outcome: Any) -> Any:
 OPERATIONS: dict[str, Operation] = {
     "claim": _claimed,
     "claim within a limit": lambda world: _claimed(world, ("narrow",)),
+    "claim from an empty queue": lambda world: _claimed(world, ("empty",)),
     "complete a parent": lambda world: _finished(world, HELD, Completed('"x"')),
     "complete the head": lambda world: _finished(world, HEAD, Completed()),
     "fail a parent": lambda world: _finished(world, HELD, Failed(FAILURE)),
@@ -123,6 +125,9 @@ OPERATIONS: dict[str, Operation] = {
     "enqueue a child": lambda world: world.backend.jobs.enqueue([_child(NEW, HELD, FAILED_), job(OTHER)]),
     "enqueue a child of a waiting job": lambda world: world.backend.jobs.enqueue([_child(THIRD, UNIQUE, DONE)]),
     "enqueue to a new queue": lambda world: world.backend.jobs.enqueue([job(THIRD, queue="new")]),
+    "enqueue into an empty queue": lambda world: world.backend.jobs.enqueue(
+        [job(NEW, queue="empty"), job(OTHER, queue="empty")]
+    ),
     "pause": lambda world: world.backend.queues.pause("default"),
     "claim from a key": lambda world: _claimed(world, task="call"),
     "complete in a key": lambda world: _finished(world, KEPT, Completed()),
@@ -137,6 +142,11 @@ OPERATIONS: dict[str, Operation] = {
         world,
         [job(THIRD, conditions=unique()), _child(NEW, HELD, UNIQUE)],
         [Finish(world.leases[HELD], Retried(timedelta(seconds=1), FAILURE))],
+    ),
+    "an effect that finds its unique job": lambda world: _effect(
+        world,
+        [job(THIRD, conditions=Conditions(unique=Unique("u", UniqueScope.WAITING)))],
+        [Finish(world.leases[HELD], Completed())],
     ),
     "effects of a batch": lambda world: _effect(
         world,
@@ -285,6 +295,7 @@ SHARED = [
     ("an effect with a unique job", "enqueue to a new queue"),
     ("cancel the head", "enqueue"),
     ("claim within a limit", "claim within a limit"),
+    ("claim from an empty queue", "enqueue into an empty queue"),
     ("cancel a running job", "complete a parent"),
     ("complete in a key", "enqueue into a key"),
     ("enqueue into a key", "complete in a key"),
@@ -296,6 +307,8 @@ SHARED = [
     ("an effect with a unique job", "enqueue another unique job"),
     ("an effect with a unique job", "cancel a running job"),
     ("an effect with a unique job", "effects of a batch"),
+    ("an effect that finds its unique job", "claim"),
+    ("an effect that finds its unique job", "replace"),
     ("effects of a batch", "progress"),
     ("effects of a batch", "enqueue a child"),
     ("enqueue a child", "effects of a batch"),

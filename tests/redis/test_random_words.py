@@ -79,7 +79,7 @@ class Filled:
         lanes = [struct.pack(">I", number) for number in (0, 1, 7)]
         places = [
             (key.removeprefix(self.prefix), name, b"%d" % score)
-            for key in self.client.scan_iter(match=self.prefix + b"[fk][0-9]")
+            for key in self.client.scan_iter(match=self.prefix + b"[fkx][0-9]")
             for name, score in self.client.zrange(key, 0, -1, withscores=True)
         ]
         places += [(sets[0], members[0], b"0")]

@@ -6,15 +6,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.redis.ending import acting_before
 from tests.redis.whole import check_whole
 from tests.servers.redis import connection_of
 
 from holdfast.backends.redis.backend import RedisBackend
 from holdfast.model.job import JobState
+from holdfast.model.lease_rules import FORGET_WORKER_AFTER
 from holdfast.model.outcome import Completed
 from holdfast.store.values import Finish, Retention
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.conformance.base import MANY, a_job, claim, enqueue
+from holdfast.testing.conformance.explanations import send_heartbeat
 
 KEEP = Retention(completed=timedelta(minutes=10), failed=None, cancelled=None)
 MINUTE = timedelta(minutes=1)
@@ -82,6 +85,20 @@ async def test_a_job_that_is_claimed_while_names_are_pruned_keeps_its_worker(
     await _prune(backend, clock, 20)
     assert _names(url) == {b"worker-7"}
     check_whole(url)
+
+
+async def test_a_worker_that_comes_back_while_it_is_forgotten_keeps_its_tasks(
+    backend: RedisBackend, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+):
+    """They are sent with the first heartbeat only."""
+    await send_heartbeat(backend, tasks=("greet", "charge"))
+    await send_heartbeat(backend, "worker-b")
+    clock.advance(FORGET_WORKER_AFTER + MINUTE)
+    with monkeypatch.context() as patch:
+        acting_before(patch, 1, lambda: send_heartbeat(backend, tasks=None), "write")
+        await backend.jobs.prune(KEEP, MANY)
+    (worker,) = await backend.insight.workers()
+    assert (worker.heartbeat.worker_id, worker.heartbeat.tasks) == ("worker-a", ("greet", "charge"))
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from typing import Any
 
@@ -12,14 +11,15 @@ from tests.server.conftest import claim_one, client_of
 from tests.server.test_jobs import CHARGE, finish
 
 from holdfast import App
-from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.model.scopes import parse_scopes
-from holdfast.server import Caller, Role, asgi, auditing, time_limit
+from holdfast.server import Caller, Role, asgi, extending
 from holdfast.server.access import caller_with_role, caller_with_scopes, is_loopback
 from holdfast.server.api.operation import Need
 from holdfast.server.api.routes import OPERATIONS
+from holdfast.store.values import WorkerHeartbeat
 
 ELSEWHERE = ("192.0.2.7", 1234)
+NO_LEASE = {"job_id": "01a1ef92-8066-7469-9b72-a54f80d6a0db", "seq": 1, "fence": "1"}
 CLAIM = {"queues": ["orders"], "tasks": ["charge"]}
 
 
@@ -122,6 +122,40 @@ async def test_a_worker_may_use_only_the_queues_of_its_token(app: App):
     await server.state.holdfast.close()
 
 
+async def test_a_token_for_a_queue_cannot_speak_for_a_worker_of_another(app: App, monkeypatch: pytest.MonkeyPatch):
+    """Neither by a claim, a report or an extension: a dead worker would look alive, or serve other queues."""
+    monkeypatch.setattr(extending, "_OFTEN", 10**9)  # a heartbeat is always due
+    monkeypatch.setattr(extending, "_RAREST", 0.0)
+    sent: list[str] = []
+    known = extending.Extending.heartbeat
+
+    async def noted(self: extending.Extending, worker: WorkerHeartbeat) -> None:
+        sent.append(worker.worker_id)
+        await known(self, worker)
+
+    monkeypatch.setattr(extending.Extending, "heartbeat", noted)
+    text = await app.tokens.create("worker", ["work:orders"])
+    server = asgi(app)
+    report = {"queues": ["payroll"], "tasks": ["pay"], "lease_seconds": 30}
+    async with far(server, text) as http, client_of(server) as admin:
+        await admin.put("/v1/workers/payer", json=report)
+        await admin.put("/v1/workers/own", json=report | {"queues": ["orders"]})
+        asked = [
+            await http.post("/v1/leases/claim", json=CLAIM | {"worker_id": "payer"}),
+            await http.put("/v1/workers/payer", json=report | {"queues": ["orders"]}),
+        ]
+        await http.post("/v1/leases/extend", json={"leases": [{"lease": NO_LEASE}], "worker_id": "payer"})
+        again = asgi(app)  # it has not seen the worker yet
+        async with far(again, text) as other:
+            asked.append(await other.post("/v1/leases/claim", json=CLAIM | {"worker_id": "payer"}))
+            allowed = await other.post("/v1/leases/claim", json=CLAIM | {"worker_id": "own"})
+        await again.state.holdfast.close()
+
+    assert ([each.status_code for each in asked], allowed.status_code) == ([403] * 3, 200)
+    assert sent == ["payer", "own", "own"]
+    await server.state.holdfast.close()
+
+
 async def test_an_operator_deletes_many_jobs_as_little_as_one(app: App):
     text = await app.tokens.create("operator", ["operate"])
     body = {"action": "delete", "state": "failed"}
@@ -151,6 +185,21 @@ async def test_arguments_and_results_need_more_than_read(app: App, scopes: list[
     assert tuple(answer.status_code for answer in answers) == statuses
     revealed = [(entry.who, entry.target) for entry in await app.audit.list() if entry.action == "job.reveal"]
     assert revealed == ([("t", job_id)] if statuses[1] == 200 else [])
+    await server.state.holdfast.close()
+
+
+@pytest.mark.parametrize(
+    ("scopes", "shown"), [(["operate"], "hidden"), (["read", "enqueue"], {"iban": "AT1"}), (["admin"], "hidden")]
+)
+async def test_a_result_is_redacted_for_all_but_producers(app: App, scopes: list[str], shown: Any):
+    text = await app.tokens.create("t", scopes)
+    server = asgi(app, redact=lambda task, _: "hidden" if task == "charge" else None)
+    async with far(server, text) as http, client_of(server) as admin:
+        job_id = (await admin.post("/v1/jobs", json=CHARGE)).json()["id"]
+        await finish(admin, await claim_one(admin), result={"iban": "AT1"})
+        answer = await http.get(f"/v1/jobs/{job_id}/result")
+
+    assert answer.json()["result"] == shown
     await server.state.holdfast.close()
 
 
@@ -199,6 +248,21 @@ async def test_a_browser_is_asked_for_a_password(sqlite_app: App):
     assert response.headers["www-authenticate"].startswith("Basic ")
 
 
+async def test_a_page_shows_nothing_of_the_store_to_a_caller_who_may_not_read(app: App):
+    text = await app.tokens.create("producer", ["enqueue"])
+    server = asgi(app)
+    for token, status in ((None, 401), (text, 403)):
+        async with far(server, token) as http:
+            refused = await http.get("/", headers={"accept": "text/html"})
+            absent = await http.get("/nothing", headers={"accept": "text/html"})
+        assert (refused.status_code, absent.status_code) == (status, 404)
+        for page in (refused.text, absent.text):
+            assert "<html" in page
+            assert app.backend.url not in page
+            assert 'aria-label="Pages"' not in page
+    await server.state.holdfast.close()
+
+
 # --- this machine -----------------------------------------------------------------------------------------------------
 
 
@@ -224,6 +288,17 @@ async def test_a_forwarded_request_or_another_host_is_not_local(sqlite_app: App,
     async with client_of(asgi(sqlite_app)) as http:
         assert (await http.get("/v1/queues")).status_code == 200
         assert (await http.get("/v1/queues", headers=headers)).status_code == 401
+
+
+async def test_a_request_of_http_1_0_is_not_local(sqlite_app: App):
+    """A proxy may speak it to the server behind it, with that server's `Host` and no other sign of itself."""
+    server = asgi(sqlite_app)
+
+    async def older(scope: Any, receive: Any, send: Any) -> None:
+        await server(scope | {"http_version": "1.0"}, receive, send)
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(older), base_url="http://localhost") as http:
+        assert (await http.get("/v1/queues")).status_code == 401
 
 
 async def test_tokens_can_be_required_of_this_machine_too(sqlite_app: App):
@@ -287,73 +362,3 @@ async def test_a_change_from_a_page_of_another_site_is_refused(sqlite_app: App, 
     async with client_of(asgi(sqlite_app)) as http:
         assert (await http.post("/v1/queues/orders/pause", headers=headers)).status_code == status
         assert (await http.get("/v1/queues", headers=headers)).status_code == 200
-
-
-async def test_changes_by_operators_are_in_the_audit_log(sqlite_app: App):
-    async with client_of(asgi(sqlite_app)) as http:
-        await http.post("/v1/queues/orders/pause")
-        await http.post("/v1/jobs", json={"task": "t"})
-        (entry,) = (await http.get("/v1/audit")).json()["entries"]
-
-    assert (entry["who"], entry["action"], entry["target"]) == ("local", "queue.pause", "orders")
-    assert entry["origin"] == "127.0.0.1"
-
-
-@pytest.mark.parametrize("hangs", [False, True])
-async def test_a_change_that_cannot_be_noted_stands_in_the_log_of_the_server(
-    sqlite_app: App, hangs, monkeypatch, caplog
-):
-    async def unable(*_: object, **__: object) -> None:
-        if hangs:
-            await asyncio.sleep(20)
-        raise StoreUnavailable("the disk is gone")
-
-    monkeypatch.setattr(sqlite_app.audit, "record", unable)
-    monkeypatch.setattr(auditing, "_PATIENCE", 0.05)
-    async with client_of(asgi(sqlite_app)) as http:
-        assert (await http.post("/v1/queues/orders/pause")).json()["changed"]
-    why = "the store took too long" if hangs else "the disk is gone"
-    assert f"not in the audit log ({why}): local did queue.pause to orders" in caplog.text
-
-
-@pytest.mark.parametrize("surface", ["api", "page"])
-@pytest.mark.parametrize("how", ["lost answer", "time limit"])
-async def test_a_change_whose_outcome_is_unknown_is_in_the_audit_log(
-    sqlite_app: App, monkeypatch: pytest.MonkeyPatch, surface: str, how: str
-):
-    pause = sqlite_app.queues.pause
-
-    async def pause_then_fail(name: str) -> bool:
-        await pause(name)
-        if how == "time limit":
-            await asyncio.Event().wait()
-        raise OutcomeUnknown("the connection was lost")
-
-    monkeypatch.setattr(sqlite_app.queues, "pause", pause_then_fail)
-    async with client_of(asgi(sqlite_app)) as http:
-        await http.get("/v1/queues")  # opens the store, which may take longer
-        if how == "time limit":
-            monkeypatch.setattr(time_limit, "TIME_LIMIT", 2.0)
-        if surface == "api":
-            response = await http.post("/v1/queues/orders/pause")
-        else:
-            response = await http.post("/queues", data={"verb": "pause", "name": "orders"})
-
-    assert response.status_code == 503
-    (entry,) = await sqlite_app.audit.list()
-    assert (entry.who, entry.action, entry.target) == ("local", "queue.pause", "orders")
-    assert entry.detail == "outcome unknown"
-
-
-async def test_the_audit_log_names_what_a_bulk_operation_changes_and_what_a_token_may_do(sqlite_app: App):
-    body = {"action": "retry", "state": "failed", "queue": "orders", "reason": "fixed"}
-    async with client_of(asgi(sqlite_app)) as http:
-        await http.post("/v1/operations", json=body | {"preview": True})
-        begun = (await http.post("/v1/operations", json=body)).json()
-        await http.post("/v1/tokens", json={"name": "ci", "scopes": ["read", "enqueue"]})
-
-    noted = [(entry.action, entry.target, entry.detail) for entry in await sqlite_app.audit.list()]
-    assert noted == [
-        ("token.create", "ci", "read enqueue"),
-        ("jobs.retry", "state:failed queue:orders", f"operation {begun['id']}, 0 jobs: fixed"),
-    ]  # nothing about the preview

@@ -41,6 +41,18 @@ async def test_a_claim_returns_what_a_worker_needs(http):
     assert (lease["worker_id"], lease["fence"]) == ("shell-1", claimed["lease"]["fence"])
 
 
+async def test_the_workers_that_a_server_remembers_are_bounded(sqlite_app: App, monkeypatch):
+    monkeypatch.setattr(extending, "_MOST_WORKERS", 3)
+    server = asgi(sqlite_app)
+    async with client_of(server) as http:
+        for name in ("a", "b", "c", "a", "d", "e"):
+            body = {"queues": ["orders"], "tasks": ["charge"], "lease_seconds": 43200}
+            assert (await http.put(f"/v1/workers/{name}", json=body)).status_code == 200
+    await server.state.holdfast.close()
+
+    assert list(server.state.holdfast.extending._workers) == ["a", "d", "e"]
+
+
 async def test_a_claim_without_a_wait_answers_at_once_with_nothing(http):
     response = await http.post("/v1/leases/claim", json={"queues": ["orders"], "tasks": ["charge"]})
 

@@ -37,6 +37,19 @@ async def test_in_starlette_it_opens_the_store_with_the_first_request(sqlite_app
         assert (await http.get("/queue/v1/queues")).headers["x-content-type-options"] == "nosniff"
 
 
+async def test_without_lifespan_events_the_probe_for_readiness_opens_the_store(sqlite_app: App):
+    """Nothing else would: what asks this probe sends no request before it passes."""
+    async with outside(Starlette(routes=[Mount("/queue", asgi(sqlite_app))])) as http:
+        ready = await http.get("/queue/readyz")
+
+    assert (ready.status_code, ready.json()["checks"]) == (200, {"store": True, "schema": True})
+
+
+async def test_a_read_only_server_installs_nothing(sqlite_app: App):
+    async with outside(asgi(sqlite_app, read_only=True)) as http:
+        assert (await http.get("/readyz")).json() == {"ok": False, "checks": {"store": False}}
+
+
 async def test_in_fastapi_beside_its_own_routes(sqlite_app: App):
     from fastapi import FastAPI
 

@@ -12,10 +12,35 @@ SECRET = [
     *("token", "refreshToken", "api_key", "api-key", "apikey", "X-Api-Key", "private_key", "access_key", "accessKey"),
     *("AWS_SECRET_ACCESS_KEY", "credentials", "Authorization", "Set-Cookie", "jwt", "id_jwt", "dsn", "SENTRY_DSN"),
     *("session_id", "sessionId", "PHPSESSIONID", "pin", "card_pin", "cardPin", "PIN", "pin2", "cvv", "card_cvv", "cvc"),
+    *(
+        "auth",
+        "proxy_auth",
+        "basicAuth",
+        "bearer",
+        "otp",
+        "totp",
+        "encryption_key",
+        "signingKey",
+        "ssh_key",
+        "client_key",
+    ),
+    *("connection_string", "connectionString", "pass", "db_pass", "dbPass", "master_key", "pass_key", "deploy_key"),
     *("ssn", "user_ssn", "userSSN", "card_number", "cardNumber", "iban"),
 ]
 SHOWN = [
     *("shopping", "pinned", "spin", "opinion", "mapping", "PinnedItem", "session", "session_idle", "key", "order_key"),
+    *(
+        "author",
+        "authentic",
+        "bearers",
+        "bypass",
+        "compass",
+        "pass_count",
+        "passes",
+        "adopted",
+        "connection",
+        "auth_type",
+    ),
     *("lessness", "passenger", "keyboard", "access", "user_id", "card", "number", "note", "jwtish"),
 ]
 

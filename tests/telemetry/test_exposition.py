@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 import shutil
 import subprocess
+import weakref
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -131,6 +133,18 @@ async def test_the_number_of_series_is_bounded_whatever_the_store_holds(app: App
         one.name for family in StoreCollector(crowded).collect() for one in family.samples
     ).items():
         assert found <= MOST_NAMES * (5 if name == "holdfast_queue_jobs" else 1), name
+
+
+async def test_an_app_that_was_scraped_and_closed_is_freed(tmp_path):
+    app = App(f"sqlite:///{tmp_path / 'other.db'}?synchronous=normal")
+    async with app:
+        await render(app, None)
+    app.portal.close()
+    freed = weakref.ref(app)
+    del app
+    gc.collect()
+
+    assert freed() is None
 
 
 async def test_without_the_store_the_metrics_still_come_and_say_so(app: App, monkeypatch):

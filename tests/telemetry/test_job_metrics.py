@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
+import weakref
 from datetime import timedelta
 
 import pytest
@@ -15,7 +17,8 @@ from tests.telemetry.samples import samples_of
 from holdfast import App, BatchContext, Call, Cancel, Context, Snooze
 from holdfast.store.values import ClaimRequest
 from holdfast.telemetry import measure
-from holdfast.telemetry.families import MOST_NAMES, OTHER, BoundedNames
+from holdfast.telemetry.families import MOST_NAMES, OTHER, BoundedNames, families_of
+from holdfast.telemetry.job_metrics import metrics_of
 
 ORDERS = {"queue": "orders", "task": "charge"}
 
@@ -169,6 +172,26 @@ def test_names_beyond_the_bound_share_a_label():
     assert len(labels) == MOST_NAMES + 1
     assert OTHER in labels
     assert names.label("customer-0") == "customer-0"
+
+
+def test_the_pairs_of_a_queue_and_a_task_are_bounded_too():
+    registry = CollectorRegistry()
+    metrics = metrics_of(families_of(registry))
+    for number in range(MOST_NAMES * 2):
+        metrics._of(f"queue-{number % 40}", f"task-{number % 50}{number // 200}")
+
+    series = {(one.labels["queue"], one.labels["task"]) for one in samples_of(registry).all if "task" in one.labels}
+    assert len({pair for pair in series if pair[1] != OTHER}) == MOST_NAMES
+    assert {pair for pair in series if pair[1] == OTHER} == {(f"queue-{number}", OTHER) for number in range(40)}
+
+
+def test_metrics_that_nothing_uses_any_more_are_freed():
+    registry = CollectorRegistry()
+    freed = weakref.ref(metrics_of(families_of(registry)))
+    del registry
+    gc.collect()
+
+    assert freed() is None
 
 
 def test_two_apps_share_the_metrics_of_a_registry(tmp_path):

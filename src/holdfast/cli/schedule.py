@@ -182,6 +182,7 @@ def run(target: StoreTarget, *, name: str) -> None:
 @click.option("--max-attempts", type=int, help="The maximum number of attempts.")
 @click.option("--timeout", type=duration, metavar="DURATION", help="The time limit of one attempt.")
 @click.option("--order-key", metavar="TEXT", help="Run after all earlier jobs of the queue with this key.")
+@click.option("--limit-key", metavar="TEXT", help="Obey the task's limit per key, with the other jobs of this key.")
 @click.option("--header", "headers", metavar="NAME=TEXT", multiple=True, help="A header; may be repeated.")
 @store_options
 def add(

@@ -100,7 +100,7 @@ class Call(Generic[T]):
         self._decide(Failed(failure) if self.job.is_last_attempt else Retried(span, failure))
 
     def release(self, delay: float | timedelta | None = None) -> None:
-        """Give the job back: it runs again soon, or after `delay`, and this attempt does not count."""
+        """Release the job: it runs again soon, or after `delay`, and this attempt does not count."""
         self._decide(Snoozed(_NOW if delay is None else to_span(delay, "delay")))
 
     def cancel(self, reason: str = "") -> None:

@@ -79,6 +79,10 @@ class WaitingForJobs(Cause, frozen=True, tag="waiting_for_jobs"):
     parents: tuple[ParentFact, ...]
 
 
+class NoLongerBlocked(Cause, frozen=True, tag="no_longer_blocked"):
+    """It is blocked, but nothing that it waits for is left: a worker has yet to make it ready."""
+
+
 class QueuePaused(Cause, frozen=True, tag="queue_paused"):
     """Its queue is paused."""
 
@@ -240,6 +244,11 @@ def _key_full(facts: JobFacts) -> Cause | None:
     return KeyRateLimited(facts.task, key.limit_key, rate, key.until_at)
 
 
+def _not_yet_ready(facts: JobFacts) -> Cause | None:
+    """For example: the parents ended in a transaction whose process died before it had released their children."""
+    return NoLongerBlocked() if facts.state is JobState.BLOCKED else None
+
+
 def _full(facts: JobFacts) -> Cause | None:
     for use in facts.limits:
         if use.kind != "key" and use.max_running is not None and use.running >= use.max_running:
@@ -284,6 +293,7 @@ _OBSTACLES: tuple[Callable[[JobFacts], Cause | None], ...] = (
     _unserved,
     _unknown,
     _key_full,
+    _not_yet_ready,
     _full,
     _too_fast,
     _busy,

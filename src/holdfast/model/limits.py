@@ -153,6 +153,8 @@ class LimitUse(NamedTuple):
         """Return how long after such a claim the rate allows the next; None if only the end of a job does."""
         if self.max_running is not None and self.max_running <= self.running + taken:
             return None
+        if self.rate_jobs is None:  # `rate_at` is that of a rate it had before
+            return 0
         return max(0, self.rate_after(taken) - self.now - ((self.rate_burst or 1) - 1) * self.step)
 
 

@@ -15,6 +15,7 @@ from holdfast.model.explanation import (
     KeyRateLimited,
     LimitReached,
     NextUp,
+    NoLongerBlocked,
     NotDue,
     OrderKeyHeld,
     QueuePaused,
@@ -89,7 +90,7 @@ def _ended(cause: Ended, job: Explanation) -> Words:
 
 @_words.register
 def _running(cause: Running, job: Explanation) -> Words:
-    matter = f"is running on worker {line(cause.worker_id)} since {_at(cause.since_at)}"
+    matter = f"has been running on worker {line(cause.worker_id)} since {_at(cause.since_at)}"
     return Words(matter, f"wait; `holdfast job show {_short(job)}` shows its progress")
 
 
@@ -101,7 +102,8 @@ def _holder_silent(cause: HolderSilent, job: Explanation) -> Words:
     if not cause.live_workers:
         return Words(matter, "no worker is alive, so start one with `holdfast worker run`")
     reset = f"`holdfast lease reset {_short(job)}`"
-    return Words(matter, f"then another worker takes it over, or now by {reset} if that worker is certainly dead")
+    free = f"if that worker is certainly dead, free the job now with {reset}"
+    return Words(matter, f"another worker will take it over then; {free}")
 
 
 @_words.register
@@ -109,7 +111,7 @@ def _not_due(cause: NotDue, job: Explanation) -> Words:
     matter = f"is not due until {_at(cause.due_at)}"
     if cause.attempt:
         show = f"`holdfast job show {_short(job)}`"
-        return Words(matter, f"it runs again after attempt {cause.attempt}, of which {show} shows the end")
+        return Words(matter, f"it will run again; {show} shows how attempt {cause.attempt} ended")
     return Words(matter, f"wait, or cancel it with `holdfast job cancel {_short(job)}`")
 
 
@@ -130,6 +132,11 @@ def _waiting_for_jobs(cause: WaitingForJobs, _job: Explanation) -> Words:
     first = short_id(cause.parents[0].seq, cause.parents[0].job_id)
     matter = f"waits for the end of {counted(cause.number, 'job')}, {', '.join(names)}{more}"
     return Words(matter, f"see `holdfast job explain {first}`")
+
+
+@_words.register
+def _no_longer_blocked(_cause: NoLongerBlocked, _job: Explanation) -> Words:
+    return Words("is blocked, but nothing that it waited for is left", "a live worker makes it ready within seconds")
 
 
 @_words.register

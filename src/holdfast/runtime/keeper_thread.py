@@ -30,18 +30,18 @@ class StuckHandlers(Generic[T]):
     def __init__(self, limits: Mapping[Any, tuple[float, T]], *, grace: float, tick: float) -> None:
         self._limits = limits
         self._grace = grace
-        self._still_after = max(tick, grace / 2)  # a shorter stand leaves the event loop half of the grace
-        self._went_on_at = float("-inf")
+        self._still_after = max(tick, grace / 2)  # a shorter stop leaves the event loop half of the grace
+        self._resumed_at = float("-inf")
 
     def waited(self, seconds: float, now: float) -> None:
         """Note how long a wait of the thread has really taken."""
         if seconds > self._still_after:
-            self._went_on_at = now
+            self._resumed_at = now
 
     def find(self, now: float) -> list[tuple[float, T]]:
         """Return the stuck handlers, each with the seconds since its limit."""
         limits = list(self._limits.values())
-        return [(now - at, it) for at, it in limits if now > max(at, self._went_on_at) + self._grace]
+        return [(now - at, it) for at, it in limits if now > max(at, self._resumed_at) + self._grace]
 
 
 class KeeperThread(ABC):
@@ -88,7 +88,7 @@ class KeeperThread(ABC):
         return self._thread.is_alive()
 
     def wake(self) -> None:
-        """End the present wait; callable from any thread."""
+        """End the current wait; callable from any thread."""
         self._woken.set()
 
     def close(self) -> None:

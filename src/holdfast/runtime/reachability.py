@@ -32,8 +32,8 @@ all processes in the same position. That evidence consists of successful calls, 
    job of a healthy worker may run a second time, and its effect still happens once.
 
 An idle or a fully busy worker makes no other calls, so rescue recurs often enough to keep access unbroken.
-A rescue must not run longer than the access it was sent with stays valid: the caller limits it to `Access.gap`, and
-reports a failure after that.
+A rescue must not act on access that has ended while it waited: the store measures that wait itself, and takes nothing
+after a long one.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@
 ```
 
 A request counts as local only if its peer has a loopback address, its `Host` is a loopback name, and no proxy has
-forwarded it: so neither a page in a browser whose name leads to 127.0.0.1 nor the clients of a proxy become admins.
-Every change is checked for its `Origin`.
+forwarded it: so neither a page in a browser whose name leads to 127.0.0.1 nor the clients of a proxy that shows itself
+become admins. A proxy on this machine that changes `Host` and adds no header looks like a local caller: behind
+one, tokens must be required. Every change is checked for its `Origin`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ from holdfast.server.time_limit import within_time
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _FORWARDED: Final = ("forwarded", "x-forwarded-", "x-real-ip", "via")
 """Prefixes of headers that proxies add."""
+_OLD_HTTP: Final = "1.0"
+"""What nginx before 1.29.7 speaks to the server behind it unless configured otherwise, with no header of a proxy."""
 
 
 class Role(IntEnum):
@@ -54,6 +57,11 @@ class Caller(msgspec.Struct, frozen=True):
     role: Role | None = None
     enqueues: bool = False
     queues: frozenset[str] | None = frozenset()
+
+    @property
+    def is_producer(self) -> bool:
+        """Whether it enqueues by a separate scope, and not as an administrator, who looks at the jobs of others."""
+        return self.enqueues and self.role is not Role.ADMIN
 
     @property
     def works(self) -> bool:
@@ -185,7 +193,8 @@ def is_local(request: HTTPConnection) -> bool:
     """Whether a request comes from this machine, is meant for it, and was not forwarded."""
     peer = None if request.client is None else request.client.host
     named = urlsplit(f"//{request.headers.get('host', '')}").hostname
-    is_forwarded = any(name.startswith(_FORWARDED) for name in request.headers)
+    is_old = request.scope.get("http_version") == _OLD_HTTP
+    is_forwarded = is_old or any(name.startswith(_FORWARDED) for name in request.headers)
     return is_loopback(peer) and is_loopback(named) and not is_forwarded
 
 

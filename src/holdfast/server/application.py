@@ -43,7 +43,8 @@ def asgi(
     Starlette or FastAPI needs none. `read_only` refuses every change. `authorize` decides about each request: it
     returns a role (`"read"`, `"operate"` or `"admin"`), a `Caller`, or None to refuse; without it, requests from this
     machine are allowed everything and others need a token. `redact(task, value)` returns what may be shown of the
-    arguments and results of jobs. `requires_token`: requests from this machine need a token, too.
+    arguments and results of jobs. `requires_token`: requests from this machine need a token, too, as behind a
+    proxy on this machine.
     """
     settings = ServerSettings(_checked_prefix(prefix), read_only, authorize, redact, requires_token)
     state = ServerState(app, settings)

@@ -49,15 +49,19 @@ async def recording_doubt(
 async def record(request: Request, caller: Caller, action: str, target: str, detail: str = "") -> None:
     """Record a change that was made.
 
-    If the store fails or hangs now, the entry goes to the log of the server: the change is made, and its caller must
-    know.
+    If the store fails or hangs now, or the request ends meanwhile, the entry goes to the log of the server: the change
+    is made, and its caller must know.
     """
     origin = "" if request.client is None else request.client.host
     try:
         async with asyncio.timeout(_PATIENCE):
             await state_of(request).app.audit.record(caller.subject, action, target, detail, origin=origin)
-    except (StoreError, TimeoutError) as error:
+    except (StoreError, TimeoutError, asyncio.CancelledError) as error:
+        was_cancelled = isinstance(error, asyncio.CancelledError)
+        why = "the request was broken off" if was_cancelled else str(error) or "the store took too long"
         _logger.error(  # noqa: TRY400 - the traceback would say nothing more
             "not in the audit log (%s): %s did %s to %s %s, from %s",
-            str(error) or "the store took too long", caller.subject, action, target, detail, origin,
+            why, caller.subject, action, target, detail, origin,
         )  # fmt: skip
+        if was_cancelled:
+            raise

@@ -18,10 +18,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from holdfast.app.claim import claim_or_release
 from holdfast.errors import OutcomeUnknown, StoreError, StoreUnavailable
@@ -35,9 +35,15 @@ if TYPE_CHECKING:
     from holdfast.server.state import ServerState
     from holdfast.store.backend import Backend
 
+T = TypeVar("T")
 _logger = logging.getLogger("holdfast.server")
 _POLL: Final = 0.5  # seconds
-_MOST_GAP: Final = 2.0  # seconds that a round of the maintenance may take, however long the leases
+_MOST_GAP: Final = 2.0  # seconds after which a call of the maintenance is late, however long the leases
+_TIME_LIMIT: Final = 10.0  # seconds; a call that takes longer is cancelled, which undoes it
+_LONGEST_DELAY: Final = 30.0
+"""Seconds: late calls that succeed delay a rescue by so much and no more, or one client with short leases and a store
+that is always a little too slow for them would keep the jobs of all dead workers."""
+_SHORTEST_KEPT: Final = 60.0  # seconds: a lease as short as those that matter here has ended by then
 _LOOKS_PER_GAP: Final = RESCUE_PARTS / LATE_PARTS  # each round keeps the access unbroken
 _SOONEST: Final = 0.01
 _REST: Final = 0.02  # seconds between rounds: each commit of another process may notify
@@ -72,6 +78,9 @@ class WaitingClaims:
         self._woken = asyncio.Event()
         self._maintenance: asyncio.Task[None] | None = None
         self._access = Access(gap=_MOST_GAP)
+        self._answers = Access(gap=_TIME_LIMIT)  # the store answers, late or not
+        self._shortest = [_MOST_GAP, _MOST_GAP]  # as gaps: of the leases served in this period and in the last one
+        self._forget_at = time.monotonic() + _SHORTEST_KEPT
         self._prune_at = time.monotonic() + _PRUNE_EVERY
         self._is_stopping = False
         self._dead = DeadWorkers(lambda: state.app.backend.insight, lambda: state.app.hooks)
@@ -84,12 +93,11 @@ class WaitingClaims:
         `worker`: what is known of the worker, if it has named itself; otherwise no other claim has its id.
         """
         backend = await self._state.opened()
-        self.serve(request.lease)
         self._keep_up(backend)
         if not wait:
             await self._heartbeat_if_due(worker)
             await backend.jobs.promote(_LIMIT)
-            return await claim_or_release(backend.jobs, request, has_own_id=worker is None)
+            return await self._claim(request, worker)
         kind = (request.queues, request.tasks)
         group = self._groups.setdefault(kind, ClaimGroup())
         group.size += 1
@@ -104,11 +112,23 @@ class WaitingClaims:
                 del self._groups[kind]
 
     def serve(self, lease: timedelta) -> None:
-        """Note the length of a lease that a worker asks for: a rescue spares the shortest one after an outage.
+        """Note the length of a lease that a worker has got: a rescue spares the shortest one after an outage.
 
         See `runtime.reachability`: a worker does the same with its own lease.
         """
-        self._access.gap = min(self._access.gap, lease.total_seconds() * GAP_PER_LEASE)
+        self._shortest[0] = min(self._shortest[0], lease.total_seconds() * GAP_PER_LEASE)
+        self._access.gap = self.gap
+
+    @property
+    def gap(self) -> float:
+        """Seconds after which a call is late: workers with the shortest lease may have been unable to extend."""
+        return min(self._shortest)
+
+    async def _claim(self, request: ClaimRequest, worker: WorkerHeartbeat | None) -> list[LeasedJob]:
+        jobs = await claim_or_release(self._state.app.backend.jobs, request, has_own_id=worker is None)
+        if jobs:
+            self.serve(request.lease)
+        return jobs
 
     async def _heartbeat_if_due(self, worker: WorkerHeartbeat | None) -> None:
         if worker is not None:
@@ -117,14 +137,13 @@ class WaitingClaims:
     async def _claim_in_turn(
         self, group: ClaimGroup, request: ClaimRequest, worker: WorkerHeartbeat | None
     ) -> list[LeasedJob]:
-        store = self._state.app.backend.jobs
         is_new = True
         while not self._is_stopping:
             await self._heartbeat_if_due(worker)
             begun, now = self._begun, self._round
             async with group.turn:
                 if group.empty_in < now and (is_new or time.monotonic() >= group.due):
-                    jobs = await claim_or_release(store, request, has_own_id=worker is None)
+                    jobs = await self._claim(request, worker)
                     if jobs:
                         return jobs
                     group.empty_in = now
@@ -171,13 +190,11 @@ class WaitingClaims:
 
     async def _step(self, backend: Backend) -> float:
         """Promote, rescue and prune what is due; return the seconds until the next round."""
+        self._forget_short_leases()
         poll = min(_POLL, self._access.gap / _LOOKS_PER_GAP)
         try:
-            async with asyncio.timeout(self._access.gap):
-                due = (await backend.jobs.promote(_LIMIT)).next_due
-                self._access.succeeded(time.monotonic())
-                rescued = await backend.jobs.rescue(self._unbroken(), _LIMIT)
-            self._access.succeeded(time.monotonic())
+            due = (await self._timed(backend.jobs.promote(_LIMIT))).next_due
+            rescued = await self._timed(backend.jobs.rescue(self._unbroken(), _LIMIT))
             for job in rescued:
                 _logger.warning("job %s is %s again: the lease of %s expired", job.job_id, job.state, job.worker_id)
             self._dead.rescued(rescued)
@@ -186,12 +203,12 @@ class WaitingClaims:
             if await self._prune(backend):
                 return _SOONEST
         except (StoreUnavailable, OutcomeUnknown, TimeoutError) as error:
-            self._access.failed()
+            self._failed()
             _logger.warning("maintenance failed, retrying: %s", str(error) or "the store took too long")
             return poll
         except Exception as error:  # a round that fails must not be the last
             if isinstance(error, StoreError):
-                self._access.failed()
+                self._failed()
             _logger.exception("maintenance failed, retrying")
             return poll
         return poll if due is None else min(max(due.total_seconds(), _SOONEST), poll)
@@ -200,17 +217,37 @@ class WaitingClaims:
         """Prune if it is due; return whether there may be more: a full batch is followed by another."""
         if time.monotonic() < self._prune_at:
             return False
-        count = await backend.jobs.prune(self._state.app.retention, _LIMIT)
-        now = time.monotonic()
-        self._access.succeeded(now)
+        count = await self._timed(backend.jobs.prune(self._state.app.retention, _LIMIT))
         if count < _LIMIT:
-            self._prune_at = now + _PRUNE_EVERY
+            self._prune_at = time.monotonic() + _PRUNE_EVERY
         return count >= _LIMIT
+
+    async def _timed(self, call: Awaitable[T]) -> T:
+        """Wait for the answer; a late one ends the access, because others may have been unable to extend meanwhile."""
+        sent_at = time.monotonic()
+        async with asyncio.timeout(_TIME_LIMIT):
+            answer = await call
+        now = time.monotonic()
+        if now - sent_at > self._access.gap:
+            self._access.failed()
+        self._access.succeeded(now)
+        self._answers.succeeded(now)
+        return answer
+
+    def _failed(self) -> None:
+        self._access.failed()
+        self._answers.failed()
 
     def _unbroken(self) -> timedelta:
         now = time.monotonic()
-        began = self._access.began(now)
-        return timedelta(seconds=0 if began is None else now - began)
+        in_time, late = (now - (access.began(now) or now) for access in (self._access, self._answers))
+        return timedelta(seconds=max(in_time, late - _LONGEST_DELAY))
+
+    def _forget_short_leases(self) -> None:
+        if time.monotonic() >= self._forget_at:
+            self._forget_at = time.monotonic() + _SHORTEST_KEPT
+            self._shortest = [_MOST_GAP, self._shortest[0]]
+            self._access.gap = self.gap
 
 
 def _waker(loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> Callable[[], None]:

@@ -20,6 +20,7 @@ from holdfast.store.jobs import Extender
 from holdfast.store.values import Extension, WorkerHeartbeat
 
 if TYPE_CHECKING:
+    from holdfast.server.access import Caller
     from holdfast.server.state import ServerState
 
 T = TypeVar("T")
@@ -28,6 +29,11 @@ _MOST_WORKERS: Final = 10_000
 _OFTEN: Final = 4
 """Heartbeats per lease; a worker whose last one is older than its lease is shown as silent."""
 _RAREST: Final = 1.0  # second
+
+
+def _is_of(worker: WorkerHeartbeat, caller: Caller) -> bool:
+    queues = worker.queues
+    return caller.queues is None or (queues is not None and caller.queues.issuperset(queues))
 
 
 class Extending:
@@ -55,17 +61,29 @@ class Extending:
 
     async def heartbeat(self, worker: WorkerHeartbeat) -> None:
         """Send the heartbeat of a worker; raises `StoreError`."""
-        now = time.monotonic()
-        if len(self._workers) >= _MOST_WORKERS:
-            self._workers = {name: each for name, each in self._workers.items() if each[1] > now}
-        self._workers[worker.worker_id] = worker, now + max(worker.lease.total_seconds() / _OFTEN, _RAREST)
+        due = time.monotonic() + max(worker.lease.total_seconds() / _OFTEN, _RAREST)
+        self._workers.pop(worker.worker_id, None)
+        self._workers[worker.worker_id] = worker, due  # the last one: the first has the oldest heartbeat
+        if len(self._workers) > _MOST_WORKERS:
+            del self._workers[next(iter(self._workers))]
         await self._run(lambda extender: extender.heartbeat(worker))
 
-    async def known_heartbeat_if_due(self, worker_id: str) -> None:
-        """Send the heartbeat of a worker that has claimed from this server before."""
+    async def known_heartbeat_if_due(self, worker_id: str, caller: Caller) -> None:
+        """Send the heartbeat of a worker that has claimed from this server before, if the caller may speak for it."""
         known = self._workers.get(worker_id)
-        if known is not None:
+        if known is not None and _is_of(known[0], caller):
             await self.heartbeat_if_due(known[0])
+
+    async def may_speak_for(self, worker_id: str, caller: Caller) -> bool:
+        """Whether the caller may send the heartbeat of a worker: not if that serves queues that the caller may not use.
+
+        Otherwise a token for one queue could hide that a worker of another is dead, or overwrite what it serves.
+        """
+        known = self._workers.get(worker_id)
+        if caller.queues is None or (known is not None and _is_of(known[0], caller)):
+            return True
+        views = await (await self._state.opened()).insight.workers()
+        return all(_is_of(view.heartbeat, caller) for view in views if view.heartbeat.worker_id == worker_id)
 
     async def _run(self, work: Callable[[Extender], T]) -> T:
         backend = await self._state.opened()

@@ -30,8 +30,9 @@ async def livez(_: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """Answer whether the store can be used."""
-    return _answer(await ready(state_of(request).app))
+    """Answer whether the store can be used; as any request, it opens the store if no lifespan event has come."""
+    state = state_of(request)
+    return _answer(await ready(state.app, None if state.settings.read_only else state.opened))
 
 
 def _answer(health: Health) -> Response:

@@ -15,8 +15,9 @@ from holdfast.server.state import ServerSettings
 
 REDACTED: Final = "[redacted]"
 _SECRET: Final = re.compile(
-    r"pass_?(word|wd|phrase|code)|secret|token|(api|access|private)_?key|credential|authorization|cookie|session_?id(?![a-z])"
-    r"|card_?number|iban|(?<![a-z])(pin|pwd|cv[vc]|ssn|jwt|dsn)(?![a-z])"
+    r"pass_?(word|wd|phrase|code)|secret|token|credential|authorization|cookie|session_?id(?![a-z])|connection_?string"
+    r"|(api|access|private|encryption|signing|ssh|client|master|deploy|pass)_?key|card_?number|iban"
+    r"|(?<![a-z])(pin|pwd|cv[vc]|ssn|jwt|dsn|bearer|t?otp)(?![a-z])|(?<![a-z])(auth|pass)$"
 )
 _NO_WORD: Final = re.compile(r"[^a-zA-Z0-9]+|(?<=[a-z0-9])(?=[A-Z])")
 

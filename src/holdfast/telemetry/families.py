@@ -6,6 +6,7 @@ serves several queues at once (slots, claims, flushes), all queues that the work
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from importlib.metadata import version
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -15,7 +16,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histo
 VERSION: Final = version("holdfast")
 OTHER: Final = "(other)"
 MOST_NAMES: Final = 1000
-"""Queues, and tasks, with their own label; a program that names a queue after each customer has `OTHER` beyond."""
+"""Queues, and pairs of a queue and a task, with separate labels; beyond, a queue or a task is `OTHER`."""
 _WAITS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 _RUNS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 _CALLS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
@@ -68,16 +69,17 @@ class BoundedNames:
     """Label values: at most `MOST_NAMES` different ones."""
 
     def __init__(self) -> None:
-        self._known: set[str] = set()
+        self._known: set[Hashable] = set()
+
+    def admits(self, name: Hashable) -> bool:
+        """Whether a name, or several together, are among those that have a separate label."""
+        if len(self._known) < MOST_NAMES:
+            self._known.add(name)
+        return name in self._known
 
     def label(self, name: str) -> str:
         """Return the name, or `OTHER` if there are too many."""
-        if name in self._known:
-            return name
-        if len(self._known) >= MOST_NAMES:
-            return OTHER
-        self._known.add(name)
-        return name
+        return name if self.admits(name) else OTHER
 
 
 _made: WeakKeyDictionary[CollectorRegistry, JobFamilies] = WeakKeyDictionary()

@@ -9,13 +9,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
 from holdfast.app.app import App
 from holdfast.errors import HoldfastError, SchemaMismatch
+from holdfast.store.backend import Backend
 from holdfast.telemetry.seat_board import SeatReport
 
 STILL: Final = 10.0
@@ -58,11 +59,15 @@ def live() -> Health:
     return Health({"process": CheckResult(ok=True, detail="it answers")})
 
 
-async def ready(app: App) -> Health:
-    """Return whether the store of an app answers, and whether its tables fit; one statement once the store is open."""
+async def ready(app: App, opened: Callable[[], Awaitable[Backend]] | None = None) -> Health:
+    """Return whether the store of an app answers, and whether its tables fit; one statement once the store is open.
+
+    `opened` opens the store; without it, no tables are installed.
+    """
     try:
         async with asyncio.timeout(_TIMEOUT):
-            version = await (await app.opened(install=False)).schema.check()
+            backend = await (app.opened(install=False) if opened is None else opened())
+            version = await backend.schema.check()
     except SchemaMismatch as error:
         reached = CheckResult(ok=True, detail="it answers")
         return Health({"store": reached, "schema": CheckResult(ok=False, detail=str(error))})

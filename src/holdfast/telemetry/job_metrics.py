@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakValueDictionary
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -23,7 +23,7 @@ from holdfast.hooks.values import (
 )
 from holdfast.model.job import LeasedJob
 from holdfast.model.turn import run_at_of
-from holdfast.telemetry.families import BoundedNames, JobFamilies
+from holdfast.telemetry.families import OTHER, BoundedNames, JobFamilies
 
 
 class _OfTask(NamedTuple):
@@ -41,7 +41,7 @@ class JobMetrics:
 
     def __init__(self, families: JobFamilies) -> None:
         self._families = families
-        self._queues, self._tasks = BoundedNames(), BoundedNames()
+        self._queues, self._pairs = BoundedNames(), BoundedNames()
         self._series: dict[tuple[str, str], _OfTask] = {}
 
     def observe(self, hooks: Hooks) -> None:
@@ -60,7 +60,7 @@ class JobMetrics:
         found = self._series.get((queue, task))
         if found is None:
             families = self._families
-            names = (self._queues.label(queue), self._tasks.label(task))
+            names = (queue, task) if self._pairs.admits((queue, task)) else (self._queues.label(queue), OTHER)
             found = _OfTask(
                 families.enqueued.labels(*names),
                 families.waited.labels(*names),
@@ -121,14 +121,13 @@ class JobMetrics:
             self._families.buffered.labels(queues).set(report.buffered)
 
 
-_made: WeakKeyDictionary[JobFamilies, JobMetrics] = WeakKeyDictionary()
+_made: WeakValueDictionary[int, JobMetrics] = WeakValueDictionary()
+"""By the identity of what they feed, which they keep alive; the hooks of the apps that they observe keep them."""
 
 
 def metrics_of(families: JobFamilies) -> JobMetrics:
     """Return the observers that feed these metrics: always the same, so that an app measured twice counts once."""
-    if families not in _made:
-        _made[families] = JobMetrics(families)
-    return _made[families]
+    return _made.setdefault(id(families), JobMetrics(families))
 
 
 def served(queues: Sequence[str] | None) -> str:

@@ -6,12 +6,12 @@ import asyncio
 import time
 from collections.abc import Sequence
 from typing import Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import msgspec
 
 from holdfast.app.app import App
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.model.lease_rules import is_silent
 from holdfast.store.schedules import ScheduleView
 from holdfast.store.stream_values import ConsumerView
@@ -45,8 +45,7 @@ class FigureReader:
     """Reads the figures of an app's store; those of the last seconds are returned again. For one event loop."""
 
     def __init__(self, app: App, *, kept_for: float = KEPT_FOR) -> None:
-        self._opened = app.opened
-        self._app = app
+        self._app = ref(app)  # it is kept by its app: a strong reference would keep both forever
         self._kept_for = kept_for
         self._last: tuple[float, StoreFigures] | None = None
         self._lock = asyncio.Lock()
@@ -70,7 +69,9 @@ class FigureReader:
             return StoreFigures(error=str(error))
 
     async def _read(self) -> StoreFigures:
-        app = self._app
+        app = self._app()
+        if app is None:
+            raise StoreUnavailable("the app was closed")
         backend = await app.opened(install=False)
         schedules = await app.schedules.list()
         return StoreFigures(

@@ -23,7 +23,7 @@ class LeaseReports:
         self._machine = machine
 
     def lost(self, leases: Sequence[Lease]) -> None:
-        """Let the machine give up leases that the store reported as stale, and report those that it held."""
+        """Let the machine drop leases that the store reported as stale, and report those that it held."""
         for job in self._machine.lost(time.monotonic(), leases):
             if self._hooks.lease_lose.observers:
                 self._hooks.lease_lose.emit(LeaseLoss(self._worker_id, job, "extend"))

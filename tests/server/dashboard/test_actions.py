@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.model.job import JobState
 
 
@@ -216,6 +217,9 @@ async def test_one_group_of_errors_is_retried_and_no_other_job_of_its_task(site)
         while (await site.app.operations.list())[0].state != "done":  # noqa: ASYNC110 - the server gives no sign
             await asyncio.sleep(0.01)
     assert [(view.ready, view.failed) for view in await site.app.queues.list()] == [(4, 2)]
+    operations = await site.get("/operations")
+    assert "error ValueError: no mailbox 0" in operations
+    assert "error=ValueError%3A+no+mailbox+0" in operations
 
 
 async def test_selected_jobs_are_changed_and_those_that_changed_meanwhile_are_left_alone(site):
@@ -231,6 +235,48 @@ async def test_selected_jobs_are_changed_and_those_that_changed_meanwhile_are_le
     assert answer.headers["location"] == "/jobs?state=failed"
     assert [await job.state() for job in jobs] == ["ready", "ready", "failed"]
     assert "1 job of 2 changed" in await site.get("/jobs?state=failed")
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable, OutcomeUnknown])
+async def test_a_store_that_fails_among_selected_jobs_reveals_nothing_and_what_was_done_is_recorded(
+    site, error, monkeypatch, caplog
+):
+    jobs = await site.send.enqueue_many([{"to": "broken"}] * 3)
+    await site.app.drain("mails")
+    retry = site.app.jobs.retry
+
+    async def failing(job_id: str) -> object:
+        if job_id == jobs[1].id:
+            raise error("connect to db.internal as admin")
+        return await retry(job_id)
+
+    monkeypatch.setattr(site.app.jobs, "retry", failing)
+    answer = await site.post("/preview", verb="retry", state="failed", id=[job.id for job in jobs])
+
+    text = await site.get(answer.headers["location"])
+    assert "1 job changed, then: " in text
+    assert "db.internal" not in text
+    assert "db.internal" in caplog.text
+    unknown = [("jobs.retry", jobs[1].id, "outcome unknown")] if error is OutcomeUnknown else []
+    entries = [(entry.action, entry.target, entry.detail) for entry in await site.app.audit.list()]
+    assert entries == [("jobs.retry", "1 selected job", jobs[0].id), *unknown]
+
+
+async def test_the_audit_log_names_every_selected_job_that_was_changed_and_no_other(site):
+    jobs = await site.send.enqueue_many([{"to": "broken"}] * 50)
+    await site.app.drain("mails", 50)
+    await site.app.jobs.retry(jobs[0].id)
+
+    await site.post("/preview", verb="retry", state="failed", id=[job.id for job in jobs])
+
+    named = [job_id for entry in await site.app.audit.list() for job_id in entry.detail.split()]
+    assert sorted(named) == sorted(job.id for job in jobs[1:])
+
+
+@pytest.mark.parametrize("job_id", ["x", "../streams", "01a1ef92-8066-7469-9b72"])
+async def test_selected_rows_have_ids_of_jobs(site, job_id):
+    await site.get(f"/preview?verb=retry&of=selected&state=failed&id={job_id}", 422)
+    await site.post("/preview", 422, verb="retry", state="failed", id=job_id)
 
 
 async def test_a_preview_without_a_selection_says_so(site):
@@ -305,6 +351,9 @@ async def test_a_job_is_cancelled_with_a_reason_and_a_stale_question_is_refused(
         ("admin", "/ask?of=/elsewhere&verb=pause&name=mails", 422),
         ("admin", "/ask?of=/queues&verb=pause", 422),
         ("admin", "/ask?of=//evil.example&verb=pause&name=mails", 422),
+        ("admin", "/ask?of=/jobs/../streams&verb=reset&name=billing&to=beginning", 422),
+        ("admin", "/ask?of=/jobs/../operations&verb=cancel&name=x", 422),
+        ("admin", "/ask?of=/jobs/&verb=cancel", 422),
     ],
 )
 async def test_nothing_is_asked_that_may_not_or_cannot_be_done(site, role, path, status):

@@ -17,6 +17,7 @@ from playwright.async_api import Page, expect
 from tests.server.dashboard.browser import browsing
 
 from holdfast.server import asgi
+from holdfast.server.dashboard import live
 from holdfast.server.dashboard.pages import PAGES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
@@ -144,6 +145,23 @@ async def test_live_updates_arrive_pause_and_survive_a_selection(shop, tmp_path)
         await page.get_by_role("button", name="Live").click()
         await expect(page.get_by_role("button", name="Paused")).to_be_visible()
         assert heard == []
+
+
+async def test_only_a_server_that_stays_away_is_reported(shop, tmp_path, monkeypatch):
+    monkeypatch.setattr(live, "_LONGEST", 0.5)
+    monkeypatch.setattr(live, "_KEEP_ALIVE", 0.2)
+    async with browsing(tmp_path) as context:
+        page = await context.new_page()
+        async with served(shop) as address:
+            await page.goto(f"{address}/jobs?state=ready")
+            await page.evaluate(
+                "window.alarms = 0;"
+                "new MutationObserver(() => { window.alarms += !document.querySelector('#stale').hidden; })"
+                ".observe(document.querySelector('#stale'), { attributes: true });"
+            )
+            await page.wait_for_timeout(6000)  # the stream ends several times
+            assert await page.evaluate("window.alarms") == 0
+        await expect(page.get_by_text("The server cannot be reached.")).to_be_visible(timeout=10_000)
 
 
 async def test_keys_lead_to_pages_and_can_be_switched_off(shop, tmp_path):

@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 import pytest
 
+from holdfast.server import time_limit
 from holdfast.server.access import Caller, Role
 from holdfast.server.dashboard import live
 from holdfast.server.dashboard.frame import Frame
@@ -79,6 +80,29 @@ async def test_the_store_spends_a_tenth_of_its_time_on_live_updates(site, monkey
         await tab.aclose()
 
     assert looks[1] - looks[0] >= 0.3
+
+
+async def test_updates_go_on_soon_after_the_store_hung(site, monkeypatch):
+    hangs = True
+
+    async def hung(*_) -> str:
+        if hangs:
+            await asyncio.sleep(30)
+        return "<!--live x-->1<!--/live x-->"
+
+    monkeypatch.setattr(live.Watch, "_rendered", hung)
+    monkeypatch.setattr(time_limit, "TIME_LIMIT", 0.5)
+    monkeypatch.setattr(live, "_REST_AFTER_FAILURE", 0.1)
+    async with aclosing(LiveHub().events(site.app, "/queues", frame("/queues"))) as events, asyncio.timeout(3):
+        while not (await anext(events)).startswith(b"event: problem"):
+            pass
+        hangs = False
+        assert await parts(events, 1) == {"x": "1"}
+
+
+async def test_a_browser_is_told_to_connect_again_soon(site):
+    async with aclosing(LiveHub().events(site.app, "/queues", frame("/queues"))) as events:
+        assert [await anext(events) for _ in range(2)] == [b": connected\n\n", b"retry: 1000\n\n"]
 
 
 async def test_what_a_role_may_not_do_is_not_sent_to_it(site):

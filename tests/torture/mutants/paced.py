@@ -20,7 +20,7 @@ PACED = (
         "slots_of_a_queue_are_not_counted",
         SQLITE,
         "a claim takes as many jobs of a queue as its limit allows, however many are running",
-        Sql(SQLITE, "limits", "where lane.queue = queue.queue", "where false"),
+        Sql(SQLITE, "running_of_queue", "where lane.queue = :name", "where false"),
         caught_by="I31",
     ),
     mutant(

@@ -18,7 +18,7 @@ UNIQUE = (
     mutant(
         "kept_job_is_named_wrongly",
         SQLITE,
-        "a caller that finds its unique key held is told the id of the job that was not enqueued",
+        "a caller that finds its unique key held gets the id of the job that was not enqueued",
         Code(
             "holdfast.store.verbs.unique:_Round._decide",
             "case KeyDecision.KEEP:\n            self.answers[index] = holder.id",

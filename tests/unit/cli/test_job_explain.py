@@ -17,6 +17,7 @@ from holdfast.model.explanation import (
     KeyRateLimited,
     LimitReached,
     NextUp,
+    NoLongerBlocked,
     NotDue,
     OrderKeyHeld,
     QueuePaused,
@@ -88,10 +89,13 @@ CAUSES = {
     f"waits for the end of 9 jobs, {SHORT} (bill, running) and 8 more": WaitingForJobs(
         9, (ParentFact(ID, 7, "bill", is_running=True),)
     ),
+    "is blocked, but nothing that it waited for is left": NoLongerBlocked(),
     "is not due until ": NotDue(NOW + timedelta(minutes=5), 0),
-    "is running on worker w1 since ": Running("w1", NOW),
+    "has been running on worker w1 since ": Running("w1", NOW),
     "is held by worker w1, without heartbeat for 12s, whose lease ends at ": SILENT,
-    f"waits for job {SHORT} (charge), which is before it in order key c-3 and is running": OrderKeyHeld("c-3", HEAD),
+    f"waits for job {SHORT} (charge), which is before it in order key c-3 and has been running": OrderKeyHeld(
+        "c-3", HEAD
+    ),
 }
 
 
@@ -107,7 +111,7 @@ def test_the_remedy_is_a_command_where_there_is_one():
     assert said(QueuePaused("orders"))[1] == "resume it with `holdfast queue resume orders`"
     assert said(QueueUnserved("orders", 2))[1] == "start one with `holdfast worker run --queues orders`"
     assert f"`holdfast lease reset {SHORT}`" in said(SILENT)[1]
-    assert f"`holdfast job show {SHORT}`" in said(NotDue(NOW, 2), JobState.SCHEDULED)[1]
+    assert said(NotDue(NOW, 2))[1] == f"it will run again; `holdfast job show {SHORT}` shows how attempt 2 ended"
 
 
 def test_an_ended_job_is_told_by_its_state():

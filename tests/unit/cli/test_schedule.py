@@ -56,6 +56,12 @@ def test_run_enqueues_a_job_now(shop):
     assert shop.json("job", "show", job_id)["task"] == "charge"
 
 
+def test_its_jobs_have_the_limit_key_of_the_schedule(shop):
+    add(shop, "nightly", "--every", "5m", "--limit-key", "customer-3")
+    job_id = shop.run("schedule", "run", "nightly").stdout.strip()
+    assert shop.json("job", "show", job_id)["limit_key"] == "customer-3"
+
+
 def test_show_names_times_and_job(shop):
     add(shop, "nightly", "--cron", "0 9 * * *", "--missed", "all", "--window", "2h", "--jitter", "30s")
     text = shop.run("schedule", "show", "nightly").stdout

@@ -111,6 +111,7 @@ def test_without_a_rate_only_the_end_of_a_job_makes_room():
     assert (full.room, full.wait_after(0)) == (0, None)
     assert next_wait([full], {}, [MAIL]) is None
     assert use(max_running=2, running=5).room == 0
+    assert use(max_running=2, rate_at=99 * SECOND).wait_after(1) == 0  # a rate that it had before
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,8 @@ def _within_limits(rows: JobReads, request: ClaimRequest, wanted: _Wanted, look:
     found = yield from _choose(rows, request, wanted, look)
     if found is None:
         return None
-    if not found.uses:
-        return (yield from _free(rows, request, wanted))
+    if not found.uses:  # a job that has become ready in a lane with a limit since then is left to the next claim
+        return (yield from _free(rows, request, wanted._replace(limited=[])))
     if not found.names:
         return found.claimed([], is_cut=False)
     reply: Sequence[bytes] = yield ScriptCall(CLAIM, [*_words(wanted, request), b"".join(found.names), *found.guards])
@@ -134,7 +134,10 @@ def _leased(id16: bytes, text: bytes, fence: int, lanes: Sequence[Lane]) -> Leas
 
 
 class _Chosen(NamedTuple):
-    """Jobs that the limits allow, as members, and what must still hold when they are claimed; without `uses`, all."""
+    """Jobs that the limits allow, as members, and what must still hold when they are claimed.
+
+    Without `uses`, no job that a limit concerns was ready, and no limit was looked at.
+    """
 
     names: list[bytes]
     guards: list[Word]

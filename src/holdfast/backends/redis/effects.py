@@ -34,6 +34,8 @@ T = TypeVar("T")
 _LEASE_BYTES = 32  # see `fenced`
 MOST_COMMANDS: Final = 1_000
 """Commands of one transaction, reads included."""
+MOST_KEYS: Final = 1_000
+"""Keys that all of them name: each is looked at, and most are copied."""
 MOST_BYTES: Final = 1_000_000
 """Bytes of the words of all of them, and also of the replies to the reads."""
 MOST_SAVED: Final = 1_000_000
@@ -58,6 +60,7 @@ class Effects:
         self._check_open = check_open
         self._run = run
         self._size = 0
+        self._keys: set[bytes] = set()
         self._read_size = 0
 
     def key(self, name: str) -> str:
@@ -95,11 +98,15 @@ class Effects:
         for key in command.keys:
             if _STORES.match(key):
                 raise ConfigError(f"{command}: this key belongs to Holdfast itself: use another, as .key(…) makes")
-        self._size += command.size
+        size, new = self._size + command.size, set(command.keys) - self._keys
         if len(self.commands) + len(self.reads) >= MOST_COMMANDS:
             raise ConfigError(f"a transaction has at most {MOST_COMMANDS:,} commands: {_SMALLER}")
-        if self._size > MOST_BYTES:
+        if len(self._keys) + len(new) > MOST_KEYS:
+            raise ConfigError(f"the commands of this transaction name more than {MOST_KEYS:,} keys: {_SMALLER}")
+        if size > MOST_BYTES:
             raise ConfigError(f"the commands of this transaction have more than {MOST_BYTES:,} bytes: {_SMALLER}")
+        self._size = size
+        self._keys |= new
         return command
 
     def keys(self) -> tuple[list[bytes], int]:
@@ -156,7 +163,9 @@ def apply(effects: Effects, leases: Sequence[Lease], recorded: Recorded) -> Step
         words += (digest, len(command.words), *command.words)
     keys, saved = effects.keys()
     words += (saved, MOST_SAVED, len(effects.commands), *sized(command.words for command in effects.commands))
-    words += sized([recorded.pending.closing() if recorded.pending else (), recorded.completions])
+    # Also of an enqueue that only found a job: the answer that the handler got must be true when the effect is written.
+    is_guarded = bool(recorded.pending or recorded.pending.guards)
+    words += sized([recorded.pending.closing() if is_guarded else (), recorded.completions])
     outcome, *facts = yield ScriptCall(EFFECT, words, keys=keys, lanes=recorded.pending.lanes)
     match outcome:
         case b"done":

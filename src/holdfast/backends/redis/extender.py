@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from holdfast.backends.redis.job_rows import MANY, RedisJobRows, fenced
 from holdfast.backends.redis.runners import run_blocking
@@ -14,12 +14,13 @@ from holdfast.backends.redis.wire import BlockingWire
 from holdfast.model.allocation import NodeKey, Timing
 from holdfast.model.instants import span_micros
 from holdfast.model.job import Lease
-from holdfast.store.steps import Steps
+from holdfast.store.steps import Steps, Verb
 from holdfast.store.stream_values import OwnedShares
 from holdfast.store.values import Extension, WorkerHeartbeat
 from holdfast.store.verbs.job_views import cancel_asked
 from holdfast.store.verbs.maintenance import heartbeat
 
+T = TypeVar("T")
 _TIMEOUT = 5.0
 _SHARE = 8  # of the lease duration: a longer wait is abandoned, so that another attempt is still in time
 
@@ -33,22 +34,20 @@ class RedisExtender:
         self._no_streams = no_streams
         self._timeout = _TIMEOUT
 
-    def _wait(self, lease: timedelta) -> float:
-        """Return how long to wait for a connection, and for each reply; also what `cancel_asked` waits."""
-        self._timeout = min(_TIMEOUT, lease.total_seconds() / _SHARE)
-        return self._timeout
-
     def extend(self, leases: Sequence[Lease], duration: timedelta) -> Extension:  # noqa: D102 - the port states the contracts
-        return run_blocking(self._wire, self._rows.directory, lambda: _extend(leases, duration), self._wait(duration))
+        return self._run(lambda: _extend(leases, duration), duration)
 
     def cancel_asked(self, worker_id: str) -> list[Lease]:  # noqa: D102
-        return run_blocking(
-            self._wire, self._rows.directory, lambda: cancel_asked(self._rows, worker_id), self._timeout
-        )
+        return self._run(lambda: cancel_asked(self._rows, worker_id))
 
     def heartbeat(self, worker: WorkerHeartbeat) -> None:  # noqa: D102
-        timeout = self._wait(worker.lease)
-        run_blocking(self._wire, self._rows.directory, lambda: heartbeat(self._rows, worker), timeout)
+        self._run(lambda: heartbeat(self._rows, worker), worker.lease)
+
+    def _run(self, verb: Verb[T], lease: timedelta | None = None) -> T:
+        """Run a verb; how long it waits for a connection and for each reply follows from the last `lease`."""
+        if lease is not None:
+            self._timeout = min(_TIMEOUT, lease.total_seconds() / _SHARE)
+        return run_blocking(self._wire, self._rows.directory, verb, self._timeout)
 
     def node_heartbeat(self, node: NodeKey, timing: Timing) -> OwnedShares:  # noqa: ARG002, D102
         self._no_streams()

@@ -28,7 +28,7 @@ from holdfast.backends.redis.record import (
 )
 from holdfast.backends.redis.retention import AT_ONCE
 from holdfast.backends.redis.scripts import COMPLETE, DELETE, EXTEND, PROMOTE
-from holdfast.backends.redis.staging import apply_batches
+from holdfast.backends.redis.staging import apply_batches, wait_for_batch
 from holdfast.backends.redis.steps import (
     Command,
     Group,
@@ -71,8 +71,6 @@ from holdfast.store.values import Finish
 MANY = 1000  # jobs that a hot script handles
 _WAITING = frozenset({JobState.READY, JobState.SCHEDULED, JobState.BLOCKED})
 _FENCED = struct.Struct(">Q16sQ")
-_PLACES = {"pause": "queues", "resume": "queues", "pause_task": "tasks", "resume_task": "tasks"}
-_LIMITS = {"limit_queue": "queues", "declare_queue": "queues", "limit_task": "tasks", "declare_task": "tasks"}
 
 
 def fenced(leases: Iterable[Lease]) -> bytes:
@@ -225,14 +223,15 @@ class RedisJobRows(JobReads):
         return [record(*row) for row in (yield from found(self, **parameters))]
 
     def act(self, action: str, **parameters: Any) -> Steps[bool]:  # noqa: D102, PLR0911
+        kind = "tasks" if action.endswith("_task") else "queues"
         match action:
             case "pause" | "resume" | "pause_task" | "resume_task":
                 (name,) = parameters.values()
-                done = yield from self.directory.set(_PLACES[action], name, paused=action.startswith("pause"))
+                done = yield from self.directory.set(kind, name, paused=action.startswith("pause"))
                 yield from became_ready()
                 return done
             case "limit_queue" | "limit_task" | "declare_queue" | "declare_task":
-                return (yield from self.directory.set(_LIMITS[action], parameters.pop("name"), **parameters))
+                return (yield from self.directory.set(kind, parameters.pop("name"), **parameters))
             case "limit_key" | "declare_key":
                 name, parts = parameters.pop("name"), {f"key_{part}": value for part, value in parameters.items()}
                 return (yield from self.directory.set("tasks", name, **parts))
@@ -292,8 +291,9 @@ class RedisJobRows(JobReads):
                 record = unpack(token_of(row).record)
                 words += (set_of(record), member(row.seq, id_of(row.id)), score_of(record))
             verdicts: bytes = yield ScriptCall(DELETE, words)
-            if not verdicts:
-                raise Restart
+            if not verdicts:  # a batch has the lock; a restart of the verb would forget what is deleted already
+                yield from wait_for_batch()
+                return [*refused, *some, *left]
             refused += [row for row, verdict in zip(some, verdicts, strict=True) if verdict in b"02"]
             left += [row for row, verdict in zip(some, verdicts, strict=True) if verdict == ord("-")]
         return refused

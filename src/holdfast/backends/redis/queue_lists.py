@@ -11,7 +11,7 @@ from holdfast.backends.redis.job_reads import JobReads, StoredJob
 from holdfast.backends.redis.job_writes import COUNTERS, RUN_TIME
 from holdfast.backends.redis.lane_directory import FREE, Lane, LanesSeen
 from holdfast.backends.redis.record import RETRYING, RUNNING, SCHEDULED, id_of, seq_of, text_of
-from holdfast.backends.redis.steps import AT_ONCE, Command, change, read, read_many
+from holdfast.backends.redis.steps import AT_ONCE, Command, Group, Guard, change, read, read_many, write
 from holdfast.model.instants import span_micros
 from holdfast.model.turn import run_at_of
 from holdfast.store.steps import Steps
@@ -316,11 +316,13 @@ def prune_records(counts: timedelta | None, workers: timedelta) -> Steps[None]:
         old = [minute for minute in minutes if int(minute) < now - span_micros(counts)]
         commands += [("UNLINK", b"n" + minute) for minute in old]
         commands += [("ZREM", "minutes", *old)] if old else []
+    groups = [Group([], commands)] if commands else []
     for worker, text in zip(heartbeats[::2], heartbeats[1::2], strict=True):
         if int(text.partition(b" ")[0]) < now - span_micros(workers):
-            commands += (("HDEL", "heartbeats", worker), ("HDEL", "births", worker))
-    if commands:
-        yield from change([], *commands)
+            guard = Guard("h", "heartbeats", worker, text)  # it may come back now, and its tasks are sent only once
+            groups.append(Group([guard], [("HDEL", "heartbeats", worker), ("HDEL", "births", worker)]))
+    for start in range(0, len(groups), AT_ONCE):
+        yield from write(groups[start : start + AT_ONCE])
 
 
 LISTS: dict[str, Callable[..., Steps[list[Any]]]] = {

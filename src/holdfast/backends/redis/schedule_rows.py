@@ -1,4 +1,4 @@
-"""`ScheduleRows` on Redis: a hash of all schedules. A look for due ones reads all: there are few of them."""
+"""`ScheduleRows` on Redis: a hash of all schedules. Each search for due ones reads all: there are few of them."""
 
 from __future__ import annotations
 

@@ -161,14 +161,19 @@ async def show_result(call: ApiCall[WaitQuery, NoFields]) -> Answer:
     """Return the result of a job.
 
     Answers 202 with the state if it has not ended, and 409 `job-failed` or `job-cancelled` if it ended otherwise.
-    Besides `read`, the scope `enqueue` or `operate` is needed.
+    Besides `read`, the scope `enqueue` or `operate` is needed. A producer, whose token has `enqueue`, receives the
+    result as it is; all others see it redacted.
     """
     if not call.sees_contents:
         call.check_role(Role.OPERATE)
     handle, state = await _wait(call)
     if state not in FINAL_STATES:
         return Answer(WaitedJob(handle.id, state, ended=False), 202)
-    return Answer(JobResult(handle.id, await handle.result(timeout=0)))
+    result = await handle.result(timeout=0)
+    if not call.caller.is_producer:
+        details = await call.app.jobs.show(handle.id)
+        result = redacted(call.state.settings, details.job.task, details.result)
+    return Answer(JobResult(handle.id, result))
 
 
 # --- changing ---------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Leases for workers in other languages: claim, extend, finish and release, each item with its verdict.
 
-The store finds a lease by its number and fence. So the id that stands beside them is compared first: with what was
+The store finds a lease by its number and fence. So the id that comes with them is compared first: with what was
 claimed from this server, or else in the store. For a caller that is limited to queues, the job is always looked up,
 because a fence can be guessed. A lease of another job, or on a queue that the caller may not use, counts as lost.
 """
@@ -35,7 +35,7 @@ from holdfast.server.api.lease_schemas import (
     LeaseVerdicts,
     ReleaseBody,
 )
-from holdfast.server.api.operation import Answer, ApiCall, Need, Operation, check_queues
+from holdfast.server.api.operation import Answer, ApiCall, Need, Operation, check_queues, check_worker
 from holdfast.server.api.remote_outcomes import check_item, outcome_of, outcome_of_retry
 from holdfast.server.api.shown import raw_call_of, shown
 from holdfast.store.values import ClaimRequest, Finish, JobDetails, Verdict, WorkerHeartbeat
@@ -49,6 +49,8 @@ async def claim_jobs(call: ApiCall[NoFields, ClaimBody]) -> Answer:
     """
     body = call.body
     check_queues(call, body.queues)
+    if body.worker_id is not None:
+        await check_worker(call, body.worker_id)
     request = ClaimRequest(
         worker_id=callers_id(body.worker_id),
         tasks=tuple(dict.fromkeys(body.tasks)),
@@ -90,14 +92,13 @@ async def extend_leases(call: ApiCall[NoFields, ExtendBody]) -> Answer:
     The verdict also says whether the worker should stop: `lost`, or `cancel`.
     """
     if call.body.worker_id is not None:
-        await call.state.extending.known_heartbeat_if_due(call.body.worker_id)
+        await call.state.extending.known_heartbeat_if_due(call.body.worker_id, call.caller)
     return Answer(ExtendVerdicts(await extended(call, call.body.leases, call.body.lease_seconds)))
 
 
 async def extended(call: ApiCall[Any, Any], items: Sequence[ExtendedItem], lease_seconds: float) -> list[ExtendVerdict]:
     """Extend leases, and record the progress of their jobs; return a verdict for each."""
     duration = timedelta(seconds=lease_seconds)
-    call.state.claims.serve(duration)
     own = await _own(call, [item.lease for item in items])
     leases = [_lease(item.lease) for item, is_own in zip(items, own, strict=True) if is_own]
     verdicts: dict[Lease, str] = dict.fromkeys(leases, "extended")
@@ -106,6 +107,8 @@ async def extended(call: ApiCall[Any, Any], items: Sequence[ExtendedItem], lease
         verdicts |= dict.fromkeys(answer.skipped, "locked")
         verdicts |= dict.fromkeys(answer.cancel_asked, "cancel")
         verdicts |= dict.fromkeys(answer.lost, "lost")
+        if {*verdicts.values()} - {"lost"}:
+            call.state.claims.serve(duration)
     for lease in leases:
         if verdicts[lease] == "lost":
             call.state.attempts.lost(lease)

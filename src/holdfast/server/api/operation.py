@@ -95,7 +95,7 @@ class ApiCall(Generic[Q, B]):
 class Answer(msgspec.Struct, frozen=True):
     """The answer to a call; None as the value: no content.
 
-    `note`: what the audit log says of a change whose target does not stand in the path.
+    `note`: what the audit log says of a change whose target is not in the path.
     """
 
     value: Any
@@ -243,6 +243,14 @@ def check_queues(call: ApiCall[Any, Any], queues: Sequence[str]) -> None:
     refused = sorted({queue for queue in queues if not call.caller.may_work_on(queue)})
     if refused:
         raise Problem(403, "forbidden", f"this token does not allow to work on {', '.join(refused)}")
+
+
+async def check_worker(call: ApiCall[Any, Any], worker_id: str) -> None:
+    """Raise `Problem` 403 if this is the name of a worker for which the caller may not speak."""
+    if not await call.state.extending.may_speak_for(worker_id, call.caller):
+        raise Problem(
+            403, "forbidden", f"worker {worker_id} serves queues that this token does not allow: use another id"
+        )
 
 
 def by_id(field: str, *names: str, at: str = "id") -> dict[str, Mapping[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.reports.states import schedule_state, worker_state
 from holdfast.server.api.fields import NoFields
 from holdfast.server.api.job_schemas import EnqueuedJob
-from holdfast.server.api.operation import Answer, ApiCall, Need, Operation, check_queues
+from holdfast.server.api.operation import Answer, ApiCall, Need, Operation, check_queues, check_worker
 from holdfast.server.api.queue_schemas import (
     BacklogQuery,
     Changed,
@@ -107,6 +107,7 @@ async def report_worker(call: ApiCall[NoFields, ReportedWorker]) -> Answer:
     """
     body, worker_id = call.body, call.path("worker")
     check_queues(call, body.queues)
+    await check_worker(call, worker_id)
     peer = call.request.client
     await call.state.extending.heartbeat(
         WorkerHeartbeat(

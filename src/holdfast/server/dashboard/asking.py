@@ -7,7 +7,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.model.ids import new_id
+from holdfast.model.ids import is_id, new_id
 from holdfast.server.access import Role, require
 from holdfast.server.dashboard.actions import ON_JOBS, ON_NAMES, Action
 from holdfast.server.dashboard.forms import Form
@@ -28,6 +28,8 @@ async def ask(request: Request) -> Response:
     action = _asked(path, form.require("verb"))
     await require(action.role)(request)
     target = path.removeprefix(_JOB) if path.startswith(_JOB) else form.require("name")
+    if path.startswith(_JOB) and not is_id(target):  # a browser resolves `/jobs/../streams` to another page
+        raise Problem(422, "invalid-form", f"of={path[:80]!r} is not the page of a job")
     moves = None if action.moves is None else await action.moves(state_of(request).app, target, form)
     frame = frame_of(request, caller)
     values = {

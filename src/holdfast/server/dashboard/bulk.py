@@ -6,15 +6,19 @@ Rows selected by hand are at most those of one page: they are changed at once, e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.app.app import App
 from holdfast.app.operation import OperationAction, OperationState
 from holdfast.errors import ConfigError, HoldfastError
+from holdfast.model.ids import check_id
 from holdfast.model.job import JobState
 from holdfast.reports.plural import counted
-from holdfast.server.access import Role
+from holdfast.server.access import Caller, Role
 from holdfast.server.auditing import note_on, record, recording_doubt
 from holdfast.server.dashboard.actions import Action, done, unchanged
 from holdfast.server.dashboard.forms import Form, read_form
@@ -23,8 +27,11 @@ from holdfast.server.dashboard.going import enter, go_back
 from holdfast.server.dashboard.read.jobs import SHOWN
 from holdfast.server.dashboard.read.preview import read_preview, read_selected, selection_of
 from holdfast.server.dashboard.read.query import JobsQuery, job_query
+from holdfast.server.problems import problem_of
 from holdfast.server.state import state_of
 from holdfast.store.values import Cancellation
+
+_IDS_OF_ENTRY: Final = 25  # an entry of the audit log has room for 1,000 bytes of detail
 
 
 def role_for(verb: str) -> Role:
@@ -38,7 +45,7 @@ async def preview(request: Request) -> Response:
     verb = given.require("verb")
     caller = await enter(request, role_for(verb))
     app, query = state_of(request).app, job_query(given.fields, JobState.FAILED)
-    ids = given.all("id")[:SHOWN]
+    ids = _ids_of(given)
     if given.get("of") == "selected":
         if not ids:
             raise ConfigError("no job is selected: tick some rows, or choose all that match")
@@ -49,18 +56,20 @@ async def preview(request: Request) -> Response:
     return page_response(render("preview.html", frame, {"title": "Preview", "screen": screen}), frame)
 
 
+def _ids_of(form: Form) -> list[str]:
+    """Return the ids of the selected rows; raises `ConfigError` for what is no id."""
+    return [check_id(text) for text in form.all("id")[:SHOWN]]
+
+
 async def start(request: Request) -> Response:
     """Do what the preview has shown."""
     caller = await enter(request, Role.OPERATE)
     form = await read_form(request)
     verb = form.require("verb")
     await enter(request, role_for(verb))
-    state, query, ids = state_of(request), job_query(form.fields, JobState.FAILED), form.all("id")[:SHOWN]
+    state, query, ids = state_of(request), job_query(form.fields, JobState.FAILED), _ids_of(form)
     if ids:
-        selected = counted(len(ids), "selected job")
-        async with recording_doubt(request, caller, f"jobs.{verb}", selected, " ".join(ids)):
-            notice = await _change_each(state.app, verb, query, ids, form.get("reason"))
-        await record(request, caller, f"jobs.{verb}", selected, " ".join(ids))
+        notice = await _change_each(request, caller, form, query, ids)
         return go_back(request, caller, f"/jobs?{query.url()}", notice)
     reason = form.get("reason")
     selection = selection_of(query)
@@ -72,19 +81,28 @@ async def start(request: Request) -> Response:
     return go_back(request, caller, "/operations", done(f"The operation has begun: {verb} {begun.expected} jobs."))
 
 
-async def _change_each(app: App, verb: str, query: JobsQuery, ids: list[str], reason: str) -> ActionNotice:
-    """Change the selected jobs that are still in the state in which they were selected."""
+async def _change_each(
+    request: Request, caller: Caller, form: Form, query: JobsQuery, ids: Sequence[str]
+) -> ActionNotice:
+    """Change the selected jobs that are still in the state in which they were selected; record which were changed."""
+    app, verb = state_of(request).app, form.require("verb")
     screen = await read_selected(app, verb, query, ids)
-    changed = 0
-    for job_id in screen.ids:
-        try:
-            changed += await _change(app, verb, job_id, reason)
-        except HoldfastError as error:
-            if not changed:
-                raise
-            return unchanged(f"{counted(changed, 'job')} changed, then: {error}")
-    left = len(ids) - changed
-    text = f"{counted(changed, 'job')} of {len(ids)} changed."
+    changed: list[str] = []
+    try:
+        for job_id in screen.ids:
+            async with recording_doubt(request, caller, f"jobs.{verb}", job_id):
+                if await _change(app, verb, job_id, form.get("reason")):
+                    changed.append(job_id)
+    except HoldfastError as error:
+        if not changed:
+            raise
+        return unchanged(f"{counted(len(changed), 'job')} changed, then: {problem_of(error).detail}")
+    finally:
+        for first in range(0, len(changed), _IDS_OF_ENTRY):
+            named = changed[first : first + _IDS_OF_ENTRY]
+            await record(request, caller, f"jobs.{verb}", counted(len(named), "selected job"), " ".join(named))
+    left = len(ids) - len(changed)
+    text = f"{counted(len(changed), 'job')} of {len(ids)} changed."
     return unchanged(f"{text} The others are not {query.state} any more.") if left else done(text)
 
 

@@ -17,6 +17,7 @@ NOTHING: Final = "\N{EN DASH}"
 ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
 _SPACE: Final = "\N{NARROW NO-BREAK SPACE}"
 _SHORT: Final = timedelta(seconds=1)
+_LIBRARIES: Final = ("/site-packages/", "/dist-packages/", "/lib/python", "/holdfast/", "<frozen ")
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
@@ -95,6 +96,19 @@ def cut(text: str, most: int, keeps: Literal["begin", "end"] = "begin") -> str:
     return text[:fits] + ELLIPSIS if keeps == "begin" else ELLIPSIS + text[len(text) - fits :]
 
 
+def frames(text: str) -> Markup:
+    """Return a traceback as HTML, with the frames in bold that are neither of an installed package nor of Python."""
+    lines: list[Markup] = []
+    is_own = False
+    for each in block(text).split("\n"):
+        if each.startswith("  File "):
+            is_own = not any(part in each for part in _LIBRARIES)
+        elif not each.startswith("    "):
+            is_own = False
+        lines.append(Markup("<b>{}</b>" if is_own else "{}").format(each))  # noqa: S704 - both are ours
+    return Markup("\n").join(lines)
+
+
 def _bytes_of_html(text: str) -> int:
     return len(escape(block(text)).encode())
 
@@ -111,4 +125,5 @@ FILTERS: Final[dict[str, Any]] = {
     "tail": tail,
     "line": line,
     "cut": cut,
+    "frames": frames,
 }

@@ -85,7 +85,7 @@ def frame_of(request: Request, caller: Caller) -> Frame:
     return Frame(
         caller,
         prefix,
-        state_of(request).app.backend.url,
+        "" if caller.role is None else state_of(request).app.backend.url,  # it may name hosts, users and paths
         request.url.path.removeprefix(prefix) + query,
         theme if theme in THEMES else "system",
         "off" if request.cookies.get(KEYS_COOKIE) == "off" else "on",

@@ -20,6 +20,7 @@ import msgspec
 from holdfast.server.dashboard.frame import Frame, render
 from holdfast.server.dashboard.pages import PageRequest, page_at
 from holdfast.server.problems import Problem, problem_of
+from holdfast.server.time_limit import within_time
 
 if TYPE_CHECKING:
     from holdfast.app.app import App
@@ -28,6 +29,8 @@ INTERVAL: Final = 2.0
 _SHARE: Final = 10
 _KEEP_ALIVE: Final = 15.0
 _LONGEST: Final = 300.0  # seconds; then the browser connects again, and its access is checked again
+_RETRY: Final = 1000  # milliseconds; the page reports a server that stays away for longer than that
+_REST_AFTER_FAILURE: Final = 15.0  # seconds: a store that hung did no work, and all tabs wait for it
 _MOST_UNSENT: Final = 64
 _PART: Final = re.compile(r"<!--live (\w+)-->(.*?)<!--/live \1-->", re.DOTALL)
 _TIME: Final = re.compile(r"(<time[^>]*>)[^<]*(?=</time>)")
@@ -59,18 +62,20 @@ class Watch:
         self.html: dict[str, str] = {}
         self.due = 0.0
 
-    async def look(self, app: App) -> None:
-        """Read the page again, and send what has changed."""
+    async def look(self, app: App) -> bool:
+        """Read the page again, and send what has changed; return whether it could be read."""
         try:
-            html = await self._rendered(app)
+            async with within_time():
+                html = await self._rendered(app)
         except Exception as error:  # noqa: BLE001 - whatever it is, the tabs must know that their data is old
             self._send(event("problem", detail=problem_of(error).detail))
-            return
+            return False
         self.html = parts_of(html)
         for part, text in self.html.items():
             if self.sent.get(part) != ageless(text):
                 self.sent[part] = ageless(text)
                 self._send(event("part", part=part, html=text))
+        return True
 
     async def _rendered(self, app: App) -> str:
         path, _, query = self.address.partition("?")
@@ -116,6 +121,7 @@ class LiveHub:
             if self._loop is None or self._loop.done():
                 self._loop = asyncio.create_task(self._look(app))
             yield b": connected\n\n"
+            yield b"retry: %d\n\n" % _RETRY
             ends = time.monotonic() + _LONGEST
             while time.monotonic() < ends and tab in watch.tabs:
                 data = b": still here\n\n"
@@ -140,7 +146,7 @@ class LiveHub:
                         await self._joined.wait()
                 continue
             began = time.monotonic()
-            await watch.look(app)
-            took = time.monotonic() - began
+            was_read = await watch.look(app)
+            rest = (time.monotonic() - began) * (_SHARE - 1)
             watch.due = began + INTERVAL
-            await asyncio.sleep(took * (_SHARE - 1))
+            await asyncio.sleep(rest if was_read else min(rest, _REST_AFTER_FAILURE))

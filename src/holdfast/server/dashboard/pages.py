@@ -40,7 +40,7 @@ Reader = Callable[["App", PageRequest], Awaitable[Values]]
 
 
 class Reveal(msgspec.Struct, frozen=True):
-    """What a page shows on request only: `read` it from the screen. `action` and `target` stand in the audit log."""
+    """What a page shows on request only: `read` it from the screen. `action` and `target` are for the audit log."""
 
     action: str
     target: Callable[[Any], str]

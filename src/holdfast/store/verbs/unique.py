@@ -216,7 +216,7 @@ def take_back(rows: JobRows, jobs: Sequence[JobRow]) -> Steps[dict[str, UniqueCo
     ]
     if not claims:
         return {}
-    taken = yield from rows.take_keys(claims, again=True)
+    taken = yield from _take_all(rows, claims)
     if taken.all_given:
         return {}
     conflicts: dict[str, UniqueConflict] = {}
@@ -231,3 +231,12 @@ def take_back(rows: JobRows, jobs: Sequence[JobRow]) -> Steps[dict[str, UniqueCo
             changed[claim.name] = keys[claim.name]
     yield from rows.hold_keys(list(changed.values()))
     return conflicts
+
+
+def _take_all(rows: JobRows, claims: Sequence[UniqueClaim]) -> Steps[TakenKeys]:
+    """Take the keys of ended jobs. One that another transaction deletes before it can be locked is taken again."""
+    for _ in range(DECISIONS):
+        taken = yield from rows.take_keys(claims, again=True)
+        if taken.all_given or all(claim.name in taken.keys for claim in claims):
+            return taken
+    raise StoreUnavailable("unique keys changed repeatedly while jobs were to take them back: try again")

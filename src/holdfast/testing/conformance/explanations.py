@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import ClassVar
 
 import msgspec
 import pytest
@@ -17,6 +18,7 @@ from holdfast.model.explanation import (
     HolderSilent,
     LimitReached,
     NextUp,
+    NoLongerBlocked,
     NotDue,
     OrderKeyHeld,
     QueuePaused,
@@ -256,6 +258,29 @@ class TestExplanations(Conformance):
         cause = explanation.cause
         assert isinstance(cause, Ended)
         assert (cause.finished_at, cause.why is None) == (clock.now, state == "completed")
+
+
+class TestExplanationsAfterTransactions(Conformance):
+    """Parents that ended inside a handler's transaction, which has released no job after its commit."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"joins_transactions"})
+
+    @pytest.mark.parametrize("order_key", [None, "customer-3"])
+    async def test_a_child_is_blocked_although_its_parents_have_ended(
+        self, backend: Backend, order_key: str | None
+    ) -> None:
+        (parent,) = await enqueue(backend, a_job())
+        (child,) = await enqueue(backend, after(parent, order_key=order_key))
+        job = await claim_one(backend)
+        async with backend.transactions.begin(job.lease, limit=timedelta(seconds=10)) as transaction:
+            await transaction.complete(job.lease, None)
+        assert await why(backend, child) == QueueUnserved("default", 0)
+        await send_heartbeat(backend)
+        assert await why(backend, child) == NoLongerBlocked()
+        await hold_one(backend)  # by the only worker, which is busy with it
+        assert await why(backend, child) == NoLongerBlocked()
+        await backend.jobs.promote(MANY)
+        assert isinstance(await why(backend, child), WorkersBusy)
 
 
 class TestWorkersReports(Conformance):

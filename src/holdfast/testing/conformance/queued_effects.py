@@ -358,6 +358,7 @@ class TestRefusedCommands(QueuesEffects):
             connection = transaction.connection
             with pytest.raises(ConfigError, match="bytes"):
                 connection.queue("SET", connection.key("a"), "x" * 1_000_000)
+            connection.queue("SET", connection.key("a"), "x" * 900_000)  # what was refused does not count
         async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
             connection = transaction.connection
             for number in range(1000):
@@ -367,6 +368,24 @@ class TestRefusedCommands(QueuesEffects):
             with pytest.raises(ConfigError, match="at most"):
                 await connection.read("LLEN", connection.key("list"))
         assert await seen(backend, "LLEN", "list") == 1000
+
+    async def test_too_many_keys(self, backend: Backend) -> None:
+        job = await hold_one(backend)
+        async with backend.transactions.begin(job.lease, limit=LIMIT) as transaction:
+            connection = transaction.connection
+            keys = [connection.key(str(number)) for number in range(1001)]
+            with pytest.raises(ConfigError, match="keys"):
+                connection.queue("DEL", *keys)
+            connection.queue("DEL", *keys[:600])
+            assert await connection.read("MGET", *keys[:1000]) == [None] * 1000
+            for words in (("APPEND", keys[-1], "a"), ("MSET", keys[0], "a", keys[-1], "b")):
+                with pytest.raises(ConfigError, match="keys"):
+                    connection.queue(*words)
+            with pytest.raises(ConfigError, match="keys"):
+                await connection.read("GET", keys[-1])
+            connection.queue("MSET", *(word for key in keys[:1000] for word in (key, "a")))
+            await transaction.complete(job.lease, None)
+        assert await seen(backend, "MGET", "0", connection.key("999"), keys[-1]) == [b"a", b"a", None]
 
     async def test_nothing_can_be_queued_or_read_after_the_block(self, backend: Backend) -> None:
         job = await hold_one(backend)

@@ -76,10 +76,10 @@ select waiting.state, waiting.queue, waiting.task, waiting.paused, cast(sum(wait
 from (
     select case when running.seq is not null then 'behind running' when scheduled.seq is not null then 'delayed'
                 else 'blocked' end as state,
-           line.queue, lane.task, lane.paused or (lane.task_paused and running.seq is null) as paused, blocked.number
+           known.queue, lane.task, lane.paused or (lane.task_paused and running.seq is null) as paused, blocked.number
     from (select key_id, count(*) as number from holdfast_blocked group by key_id) as blocked
-    straight_join holdfast_key_head as line on line.key_id = blocked.key_id
-    straight_join holdfast_job as head on head.seq = line.head_seq
+    straight_join holdfast_key_head as known on known.key_id = blocked.key_id
+    straight_join holdfast_job as head on head.seq = known.head_seq
     straight_join lanes as lane on lane.lane_id = head.lane_id
     left join holdfast_running as running on running.seq = head.seq
     left join holdfast_scheduled as scheduled
@@ -91,8 +91,8 @@ union all
 -- Jobs that wait for a slot of their limit key.
 select 'blocked', lane.queue, lane.task, lane.paused or lane.task_paused, cast(sum(state.number) as signed)
 from (select key_id, count(*) as number from holdfast_blocked where key_id < 0 group by key_id) as state
-straight_join holdfast_limit_key as line on line.key_id = state.key_id
-straight_join lanes as lane on lane.lane_id = line.lane_id
+straight_join holdfast_limit_key as known on known.key_id = state.key_id
+straight_join lanes as lane on lane.lane_id = known.lane_id
 group by lane.queue, lane.task, lane.paused or lane.task_paused
 union all
 -- Ended parents whose children are still to be decided.

@@ -22,7 +22,7 @@ from holdfast.backends.mysql.execute import final
 from holdfast.backends.mysql.verbs.ranges import ranges
 from holdfast.backends.sql.limited_claims import settle
 from holdfast.backends.sql.steps import Ask, records, together
-from holdfast.model.instants import MICROSECOND, span_micros
+from holdfast.model.instants import span_micros
 from holdfast.model.job import LeasedJob
 from holdfast.model.limits import LanePlace, LimitKey, LimitUse, share_out
 from holdfast.store.steps import Steps
@@ -31,7 +31,6 @@ from holdfast.store.values import Claim, ClaimRequest
 Place = tuple[int, int]
 _decode_headers = msgspec.json.Decoder(dict[str, str]).decode
 _START: Place = (-(2**62), 0)
-_CONTENDED = 5_000 * MICROSECOND  # until a claim under the same limit by another session has committed
 
 
 class Lane(NamedTuple):
@@ -242,11 +241,7 @@ def claim_limited(request: ClaimRequest) -> Steps[Claim]:
     shares = share_out(front, names, rooms, limit=request.limit, slots=slots)
     locked = yield from _lock_shares(shares.by_lane, {})
     taken, _ = yield from _lease(request, locked, lanes, commits=False)
-    claimed = yield from settle(taken, uses, shares)
-    if not shares.refused - mine:
-        return claimed
-    wait = _CONTENDED if claimed.wait is None else min(claimed.wait, _CONTENDED)
-    return msgspec.structs.replace(claimed, wait=wait)
+    return (yield from settle(taken, uses, shares))
 
 
 def _scope(request: ClaimRequest) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from holdfast.store.values import Claim, ClaimRequest
 _decode_headers = msgspec.json.Decoder(dict[str, str]).decode
 _place = itemgetter(10, 1)  # turn and seq
 _BARRED = -1  # the mark of a claim that took nothing, because a limit has room
-_CONTENDED = 5_000 * MICROSECOND  # until a claim under the same limit by another session has committed
 
 
 class Taken(NamedTuple):
@@ -74,11 +73,7 @@ def claim_limited(request: ClaimRequest) -> Steps[Claim]:
     slots = request.limit if request.slots is None else request.slots
     shares = share_out(front, lanes, rooms, limit=request.limit, slots=slots)
     taken = yield from _claim_shares(request, shares)
-    claimed = yield from settle(taken, uses, shares)
-    if shares.refused - mine:
-        wait = _CONTENDED if claimed.wait is None else min(claimed.wait, _CONTENDED)
-        return msgspec.structs.replace(claimed, wait=wait)
-    return claimed
+    return (yield from settle(taken, uses, shares))
 
 
 def _claim_shares(request: ClaimRequest, shares: Shares) -> Steps[Claim]:

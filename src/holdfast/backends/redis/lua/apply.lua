@@ -1,8 +1,8 @@
--- Applies groups of commands, each if its guards hold; there is no rule in it. `words`, from the one after `n` on: the number
--- of groups; for each the number of guards, and for each kind, key, field, value; the number of commands, and for each
--- the number of its words and the words. Then jobs to insert, and before them their seqs, 8 bytes each, if these were taken
--- before. If `mode` is 1, all or nothing, and the ids of the jobs must be new; if it is ?, that is checked, and nothing written.
--- Returns 1 or 0 for each group, or nil if nothing was written; and 1 or 0 for each job.
+-- Applies groups of commands, each if its guards hold; there is no rule in it. `words`, from the one after `n` on: the
+-- number of groups; for each the number of guards, and for each kind, key, field, value; the number of commands, and
+-- for each the number of its words and the words. Then jobs to insert, and before them their seqs, 8 bytes each, if
+-- these were taken before. If `mode` is 1, all or nothing, and the ids of the jobs must be new; if it is ?, that is
+-- checked, and nothing written. Returns 1 or 0 for each group, or nil if nothing was written; and 1 or 0 for each job.
 local function holds(kind, key, field, value)
   if kind == 'h' then return (call('HGET', key, field) or '') == value end
   if kind == 'unlocked' then return lock_holder() == '' end

@@ -1,5 +1,5 @@
--- Applies the next piece of the first batch that is enqueued, and keeps the answers of its jobs. Returns whether a piece of
--- the batch ARGV[3] is left; '': of any.
+-- Applies the next piece of the first batch that is enqueued, and keeps the answers of its jobs. Returns whether a
+-- piece of the batch ARGV[3] is left; '': of any.
 local batch = call('LINDEX', P .. 'batches', 0)
 if not batch then return 0 end
 local name, key = sub(batch, 1, -9), P .. 'g' .. sub(batch, 1, -9)

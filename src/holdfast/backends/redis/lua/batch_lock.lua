@@ -1,5 +1,6 @@
--- While a batch with conditions is staged and inserted, it has the lock: its name and when that expires. Meanwhile no other
--- call writes conditions, and no job is deleted. A lock that has expired is removed: its batch can no longer be enqueued.
+-- While a batch with conditions is staged and inserted, it has the lock: its name and when that expires. Meanwhile no
+-- other call writes conditions, and no job is deleted. A lock that has expired is removed: its batch can no longer be
+-- enqueued.
 local LOCK, NEVER = P .. 'batch_lock', '\127\255\255\255\255\255\255\255'
 
 -- The batch that has the lock, or ''.

@@ -1,5 +1,6 @@
 -- Leases ready jobs. ARGV: shape, worker, span, isolates, limit, bytes, lanes of 4 bytes each; the members, if a limit
--- concerns some of these lanes: those that are still ready, if there is room for all, and if the rates are as they were read.
+-- concerns some of these lanes: those that are still ready, if there is room for all, and if the rates are as they were
+-- read.
 local shape, worker, span, isolates = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6] == '1'
 local span_text = pack('>I8', span)
 local limit, most, lanes, chosen = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]

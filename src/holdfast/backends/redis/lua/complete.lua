@@ -1,6 +1,6 @@
--- Completes the jobs that are held under the leases in ARGV[3]: 32 bytes each, seq, id and fence. From ARGV[4] on pairs:
--- the number of a lease, and its result, packed. Returns 1 for each that is done, how many of them are parents, key sets to look
--- at, and 1 if other jobs are ready because of it.
+-- Completes the jobs that are held under the leases in ARGV[3]: 32 bytes each, seq, id and fence. From ARGV[4] on
+-- pairs: the number of a lease, and its result, packed. Returns 1 for each that is done, how many of them are parents,
+-- key sets to look at, and 1 if other jobs are ready because of it.
 local text, results, ids, verdicts = ARGV[3], {}, {}, {}
 for i = 4, #ARGV, 2 do results[tonumber(ARGV[i])] = ARGV[i + 1] end
 for i = 1, #text / 32 do ids[i] = sub(text, i * 32 - 23, i * 32 - 8) end

@@ -1,7 +1,7 @@
--- Deletes ended jobs with all that belongs to them. ARGV in threes from ARGV[3] on: the set, the member, its score. Returns
--- 1 for each that is deleted; 0 for one that is no longer there; 2 for one that has a child that has not ended; - for one
--- that is left to the next call, because those before it have many children. Returns '' while a batch with conditions has
--- the lock.
+-- Deletes ended jobs with all that belongs to them. ARGV in threes from ARGV[3] on: the set, the member, its score.
+-- Returns 1 for each that is deleted; 0 for one that is no longer there; 2 for one that has a child that has not ended;
+-- - for one that is left to the next call, because those before it have many children. Returns '' while a batch with
+-- conditions has the lock.
 local CHILDREN, MORE, looked_at, entries_left = 1000, 10, 0, 5000
 
 local function is_needed(member)
@@ -16,8 +16,8 @@ local function is_needed(member)
   return false
 end
 
--- Takes the entries of jobs that are gone from the beginning of a ledger: those that were deleted now, and more if they are
--- behind these. A prune of many lanes reads a few entries of each.
+-- Takes the entries of jobs that are gone from the beginning of a ledger: those that were deleted now, and more if they
+-- are behind these. A prune of many lanes reads a few entries of each.
 local function trim(set, deleted)
   local page = deleted + MORE
   while entries_left > 0 do
@@ -46,7 +46,7 @@ for i = 3, #ARGV, 3 do
   if byte(set) == 99 then  -- a ledger
     ledgers[set] = ledgers[set] or 0
     is_there = kept[1] and byte(kept[1], 1) == COMPLETED and sub(kept[1], 21, 28) == sub(member, 1, 8)
-  else
+  elseif not kept[1] or byte(kept[1], 1) > COMPLETED then  -- no record: the server has evicted it
     is_there = tonumber(call('ZSCORE', P .. set, member) or 'nan') == tonumber(ARGV[i + 2])
   end
   if is_there and verdict == '0' then verdict = is_needed(member) and '2' or '1' end

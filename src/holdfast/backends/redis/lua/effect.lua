@@ -1,10 +1,10 @@
 -- Writes the effect of a handler together with the ends of its jobs; all of it or nothing.
 --
--- ARGV: the leases, 32 bytes each (see complete.lua); reads, each its digest and words; how many of KEYS[2] and after are
--- saved, and how many bytes they may have; commands; the words of `write` and of `complete`, or none. Words come after
--- their number. Returns done, how many parents have ended, key sets to look at, and 1 if jobs are ready; or, with nothing written: lost and 1 or 0 for each lease;
--- changed and the number of a read; again, if a guard of `write` does not hold; large, a key and its size; failed, the
--- number of a command and its error.
+-- ARGV: the leases, 32 bytes each (see complete.lua); reads, each its digest and words; how many of KEYS[2] and after
+-- are saved, and how many bytes they may have; commands; the words of `write` and of `complete`, or none. Words come
+-- after their number. Returns done, how many parents have ended, key sets to look at, and 1 if jobs are ready; or, with
+-- nothing written: lost and 1 or 0 for each lease; changed and the number of a read; again, if a guard of `write` does
+-- not hold; large, a key and its size; failed, the number of a command and its error.
 local n = 3
 
 local function word()

@@ -3,8 +3,8 @@ local function before(one, other)
   return one[2] < other[2]
 end
 
--- The first jobs of these sets together, by score, then seq, at most `limit`: each its score, seq, member and set. Of each set a few
--- are read, then more of those sets that still had an earlier one: as many jobs may have one score.
+-- The first jobs of these sets together, by score, then seq, at most `limit`: each its score, seq, member and set. Of
+-- each set a few are read, then more of those sets that still had an earlier one: as many jobs may have one score.
 local function first_of(sets, limit)
   local places, size, open = {}, math.ceil(limit / #sets) + 1, {}
   for i, set in ipairs(sets) do open[i] = {set = set, read = 0} end

@@ -1,5 +1,5 @@
--- Returns ready jobs by turn, then seq, each its member, turn and lane: the first ARGV[3] of the lanes in ARGV[4], 4 bytes each, together;
--- and from ARGV[5] on, pairs, so many of each lane.
+-- Returns ready jobs by turn, then seq, each its member, turn and lane: the first ARGV[3] of the lanes in ARGV[4], 4
+-- bytes each, together; and from ARGV[5] on, pairs, so many of each lane.
 local answer, sets = {}, {}
 
 local function add(member, turn, lane)

@@ -1,5 +1,5 @@
--- Runs one reading command, ARGV[4] and after, on keys of a handler. Returns the digest of the reply, its size, the reply;
--- of one that has more than ARGV[3] bytes, only the size so far.
+-- Runs one reading command, ARGV[4] and after, on keys of a handler. Returns the digest of the reply, its size, the
+-- reply; of one that has more than ARGV[3] bytes, only the size so far.
 local most, reply = tonumber(ARGV[3]), redis.pcall(unpack(ARGV, 4))
 if type(reply) == 'table' and reply.err then return redis.error_reply(reply.err) end
 

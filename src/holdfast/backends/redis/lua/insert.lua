@@ -1,9 +1,9 @@
--- Inserts jobs, and returns a text with 1 for each that is new and 0 for each whose id is known. A job is 16 bytes of id,
--- lane, priority, max_attempts, kind, time, 2 bytes of length and the key, the payload's length, the body.
+-- Inserts jobs, and returns a text with 1 for each that is new and 0 for each whose id is known. A job is 16 bytes of
+-- id, lane, priority, max_attempts, kind, time, 2 bytes of length and the key, the payload's length, the body.
 local DELAYED, INSTANT, WAITS, PARENT, SMALL = 1, 2, 4, 8, 1028
 
--- `given`: the seqs, 8 bytes each, if they were taken before; then a key set's places are newer than those that it has got
--- meanwhile.
+-- `given`: the seqs, 8 bytes each, if they were taken before; then a key set's places are newer than those that it has
+-- got meanwhile.
 local function insert(jobs, instant, given)
   local ids, fresh, answers, seen = {}, {}, {}, {}
   for i = 1, #jobs do ids[i] = sub(jobs[i], 1, 16) end
@@ -68,7 +68,8 @@ local function insert(jobs, instant, given)
   end
   for _, name in pairs(buckets) do put('ZADD', 'buckets', 0, name) end
   for lane, number in pairs(numbers) do count(lane, 'e', number) end
-  -- The ids by seq: a text of 16 bytes each for every 1000 seqs (which fits a page of the allocator), and how many of them exist.
+  -- The ids by seq: a text of 16 bytes each for every 1000 seqs (which fits a page of the allocator), and how many of
+  -- them exist.
   local from = 1
   while from <= #fresh do
     local chunk, offset = math.floor(seqs[from] / CHUNK), seqs[from] % CHUNK

@@ -1,6 +1,7 @@
--- Returns entries of the ledger ARGV[3] and their ids, the last first: those of jobs that ended before ARGV[4], or then and whose seq is
--- smaller than ARGV[5]; ARGV[6] of them or, with all that ended at the same time as the last, more. Before them the end at which to
--- continue, '' if nothing is left: no call looks at many more than MOST entries, and those of deleted jobs have no id.
+-- Returns entries of the ledger ARGV[3] and their ids, the last first: those of jobs that ended before ARGV[4], or then
+-- and whose seq is smaller than ARGV[5]; ARGV[6] of them or, with all that ended at the same time as the last, more.
+-- Before them the end at which to continue, '' if nothing is left: no call looks at many more than MOST entries, and
+-- those of deleted jobs have no id.
 local key, last, before, limit = P .. ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local PAGE, MOST = 100, 1000
 

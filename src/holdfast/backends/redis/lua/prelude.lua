@@ -1,13 +1,14 @@
--- Every script begins with this. KEYS[1] is `meta`; ARGV[1] is the id of the store, '' for any, and after it the stamp of the
--- lanes, if the script gets numbers of lanes for new jobs; ARGV[2] a test's clock.
+-- Every script begins with this. KEYS[1] is `meta`; ARGV[1] is the id of the store, '' for any, and after it the stamp
+-- of the lanes, if the script gets numbers of lanes for new jobs; ARGV[2] a test's clock.
 --
 -- A record, big-endian: state, flags, interrupted, lost (1 byte each), attempt (5), excused (9), turn (13), seq (21),
--- lane (29), priority (33), max_attempts (37), enqueued_at (41). If LEASED: fence (49), started_at (57), the lease's span
--- or, completed, finished_at (65), worker (73). If KEYED: 2 bytes of length and the order key, or NUL and the limit key. If
--- EXTRA: 4 bytes of length and what only Python reads. Then the payload's length, and the body, unless it lies APART.
+-- lane (29), priority (33), max_attempts (37), enqueued_at (41). If LEASED: fence (49), started_at (57), the lease's
+-- span or, completed, finished_at (65), worker (73). If KEYED: 2 bytes of length and the order key, or NUL and the
+-- limit key. If EXTRA: 4 bytes of length and what only Python reads. Then the payload's length, and the body, unless it
+-- lies APART.
 --
--- The ledger of a lane is a list of its completed jobs by their end: 7 bytes of the end, 6 of the seq. An entry stays when
--- its job is deleted, until it is the first; `gone` counts such entries.
+-- The ledger of a lane is a list of its completed jobs by their end: 7 bytes of the end, 6 of the seq. An entry stays
+-- when its job is deleted, until it is the first; `gone` counts such entries.
 --
 -- Lua keeps 14 digits when it makes a text of a number: `int` keeps all.
 local call, sub, byte, char, band = redis.call, string.sub, string.byte, string.char, bit.band
@@ -171,8 +172,9 @@ local function record_change(member)
   call('ZADD', P .. 'changed', number, pack('>I8', number) .. member)
 end
 
--- A key set has the jobs of one key. That of an order key of a queue has its unfinished jobs, by place: the first is the head;
--- only it is not blocked. That of a limit key, whose name begins with NUL and its lane, has those that wait for a slot, by turn.
+-- A key set has the jobs of one key. That of an order key of a queue has its unfinished jobs, by place: the first is
+-- the head; only it is not blocked. That of a limit key, whose name begins with NUL and its lane, has those that wait
+-- for a slot, by turn.
 local lane_names, marked, mark = {}, {}, nil
 
 local function key_set_of(lane, key)
@@ -207,8 +209,8 @@ local function mark_key_set(key_set)
   marked[#marked + 1] = key_set
 end
 
--- A key set without a head takes its first waiting job: ready, or scheduled if it is not yet due. A job whose record the server
--- has evicted leaves its key set.
+-- A key set without a head takes its first waiting job: ready, or scheduled if it is not yet due. A job whose record
+-- the server has evicted leaves its key set.
 local function settle(key_set)
   if byte(key_set) == 0 then return mark_key_set(key_set) end
   local key, member, id, record = P .. 'o' .. key_set, nil, nil, nil

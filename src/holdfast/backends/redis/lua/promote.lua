@@ -1,4 +1,5 @@
--- Moves at most ARGV[3] due jobs from scheduled to ready, the longest due first; returns how many, and key sets to look at.
+-- Moves at most ARGV[3] due jobs from scheduled to ready, the longest due first; returns how many, and key sets to look
+-- at.
 local sets, ids = call('ZRANGE', P .. 'due', '-inf', int(now), 'BYSCORE'), {}
 local places, key_sets = first_of(sets, tonumber(ARGV[3])), {}
 for i, place in ipairs(places) do

@@ -1,5 +1,5 @@
--- Returns members of the set ARGV[3] with their scores, at most ARGV[6]: those after the score ARGV[4] and the seq ARGV[5] or, if
--- ARGV[7] is 1, those before, the last of them. Many jobs may have one score: those of a large enqueue.
+-- Returns members of the set ARGV[3] with their scores, at most ARGV[6]: those after the score ARGV[4] and the seq
+-- ARGV[5] or, if ARGV[7] is 1, those before, the last of them. Many jobs may have one score: those of a large enqueue.
 local key, score, seq, limit, down = P .. ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
 -- How many members come before the place.
 local low = call('ZCOUNT', key, '-inf', '(' .. score)

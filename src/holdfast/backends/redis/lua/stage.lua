@@ -1,7 +1,8 @@
 -- Keeps the words in ARGV[7] and after for the batch ARGV[3]: pieces for `apply`, each with the number of its words in
--- front. If ARGV[4] is 1, the batch is complete, and enqueued. ARGV[5] is the time for which a batch with conditions keeps
--- the lock, '' for others; without words, it takes the lock or, if ARGV[4] is +, only keeps one that it has. ARGV[6] is the number of words before these. Returns 0 if
--- another batch has the lock, this one has lost it, or the words before are no longer there.
+-- front. If ARGV[4] is 1, the batch is complete, and enqueued. ARGV[5] is the time for which a batch with conditions
+-- keeps the lock, '' for others; without words, it takes the lock or, if ARGV[4] is +, only keeps one that it has.
+-- ARGV[6] is the number of words before these. Returns 0 if another batch has the lock, this one has lost it, or the
+-- words before are no longer there.
 local key, adds = P .. 'g' .. ARGV[3], #ARGV > 6 or ARGV[4] ~= '0'
 if ARGV[5] ~= '' then
   local holder = lock_holder()

@@ -1,4 +1,4 @@
--- Jobs that wait for parents. A waiting child is in blocked with the key 0, in no order key's line.
+-- Jobs that wait for parents. A waiting child is in blocked with the key 0, in no order key.
 --
 -- Whether a job exists in a table is asked by `(select … limit 1) is null`, which is a lookup by key for each row; for
 -- `exists` a planner may read the whole table instead.

@@ -79,6 +79,7 @@ class OverviewScreen(msgspec.Struct, frozen=True):
     more_queues: int
     failures: tuple[FailureGroup, ...]
     late: tuple[ScheduleView, ...]
+    more_late: int
     consumers: tuple[ConsumerView, ...]
     live_workers: int
     silent_workers: int
@@ -95,7 +96,7 @@ async def read_overview(app: App, window: str) -> OverviewScreen:
     counts = await app.jobs.counts(WINDOWS[window])
     workers = await app.workers()
     failed = (await app.jobs.list(JobState.FAILED, limit=_FAILURES)).jobs
-    schedules = await app.schedules.list()
+    late = sorted((view for view in await app.schedules.list() if view.is_overdue), key=lambda view: -view.overdue)
     consumers = await app.consumers.list() if app.backend.capabilities.has_streams else ()
     bad = sorted((each for each in findings if each.verdict), key=lambda each: -each.verdict)
     live = [worker for worker in workers if not is_silent(worker)]
@@ -113,7 +114,8 @@ async def read_overview(app: App, window: str) -> OverviewScreen:
         queues=queue_rows(queues, counts, at)[:_QUEUES],
         more_queues=max(len(queues) - _QUEUES, 0),
         failures=tuple(failure_groups(failed)[:_TOP]),
-        late=tuple(view for view in schedules if view.is_overdue),
+        late=tuple(late[:_TOP]),
+        more_late=max(len(late) - _TOP, 0),
         consumers=tuple(sorted(consumers, key=lambda view: -view.lag)[:_TOP]),
         live_workers=len(live),
         silent_workers=sum(worker_state(worker) == "silent" for worker in workers),

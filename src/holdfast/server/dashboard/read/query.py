@@ -23,7 +23,7 @@ _DIGITS: Final = 9
 
 
 class JobsQuery(msgspec.Struct, frozen=True):
-    """A filter on jobs, as it stands in the URL."""
+    """A filter on jobs, as the URL has it."""
 
     state: JobState
     queue: str | None = None

@@ -7,7 +7,9 @@ const prefix = page.dataset.prefix;
 
 const button = document.querySelector("#live");
 const stale = document.querySelector("#stale");
+const PATIENCE = 3000; // every stream ends after some minutes: only a server that stays away is reported
 let source = null;
+let alarm = 0;
 let isPaused = sessionStorage.getItem("holdfast.paused") === "yes";
 
 function connect() {
@@ -16,6 +18,8 @@ function connect() {
   if (!isWanted) {
     source.close();
     source = null;
+    clearTimeout(alarm);
+    alarm = 0;
     return;
   }
   const here = location.pathname.slice(prefix.length) + location.search;
@@ -26,11 +30,19 @@ function connect() {
     replace(part, html);
   });
   source.addEventListener("problem", (event) => warn(JSON.parse(event.data).detail));
-  source.addEventListener("error", () => warn("The server cannot be reached."));
+  source.addEventListener("error", () => {
+    alarm ||= setTimeout(() => warn("The server cannot be reached."), PATIENCE);
+    if (source?.readyState === EventSource.CLOSED) { // it refused: the browser does not try again by itself
+      source = null;
+      setTimeout(connect, PATIENCE);
+    }
+  });
   source.addEventListener("open", () => warn(null));
 }
 
 function warn(text) {
+  clearTimeout(alarm);
+  alarm = 0;
   stale.hidden = text === null;
   if (text !== null) stale.querySelector("span").textContent = `${text} What you see is not current.`;
   document.querySelector("main").classList.toggle("stale", text !== null);
