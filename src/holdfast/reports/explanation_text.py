@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import singledispatch
 from typing import NamedTuple
 
+from holdfast.model.counted import counted
 from holdfast.model.explanation import (
     Cause,
     Ended,
@@ -30,7 +31,6 @@ from holdfast.model.explanation import (
 from holdfast.model.ids import short_id
 from holdfast.model.job import JobState
 from holdfast.reports.finding import some
-from holdfast.reports.plural import counted
 from holdfast.reports.text import line
 from holdfast.reports.times import relative, span
 

@@ -14,7 +14,7 @@ import msgspec
 from holdfast.app.admin import copy_of
 from holdfast.app.app import App
 from holdfast.errors import ConfigError
-from holdfast.reports.plural import counted
+from holdfast.model.counted import counted
 from holdfast.server.access import Role
 from holdfast.server.dashboard.forms import Form
 from holdfast.server.dashboard.frame import ActionNotice

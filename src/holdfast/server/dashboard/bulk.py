@@ -15,9 +15,9 @@ from starlette.responses import Response
 from holdfast.app.app import App
 from holdfast.app.operation import OperationAction, OperationState
 from holdfast.errors import ConfigError, HoldfastError
+from holdfast.model.counted import counted
 from holdfast.model.ids import check_id
 from holdfast.model.job import JobState
-from holdfast.reports.plural import counted
 from holdfast.server.access import Caller, Role
 from holdfast.server.auditing import note_on, record, recording_doubt
 from holdfast.server.dashboard.actions import Action, done, unchanged
