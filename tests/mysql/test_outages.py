@@ -14,6 +14,7 @@ import pytest
 from tests.servers import mysql
 
 from holdfast.backends.mysql.backend import MysqlBackend
+from holdfast.backends.mysql.connecting import connect_blocking
 from holdfast.backends.mysql.driver import VerbConnection, drop
 from holdfast.backends.mysql.error_map import is_read_only
 from holdfast.backends.mysql.location import MysqlLocation
@@ -178,6 +179,7 @@ class TestServersOfOthers:
             max_allowed_packet="1M",
             transaction_isolation="SERIALIZABLE",
             lower_case_table_names="1",
+            **{"max_statement_time" if flavour == "mariadb" else "max_execution_time": "1000"},
         ) as server:
             yield server
 
@@ -205,6 +207,16 @@ class TestServersOfOthers:
             assert 0 <= int((await backend.insight.facts())["oldest_transaction"]) < 60
             caller.commit()
             caller.close()
+
+    async def test_an_administrators_limit_on_the_time_of_a_statement_does_not_end_ours(
+        self, server: mysql.MysqlServer, flavour: mysql.Flavour
+    ):
+        name = "max_statement_time" if flavour == "mariadb" else "max_execution_time"
+        texts = [f"select @@global.{name}", f"select @@session.{name}"]
+        connection = connect_blocking(MysqlLocation.parse(server.url + "mysql"))
+        found = [result.rows for result in connection.ask(texts)]
+        drop(connection)
+        assert [rows[0][0] > 0 for rows in found if rows] == [True, False]
 
     async def test_a_payload_that_the_server_refuses_is_named_with_the_remedy(self, server: mysql.MysqlServer):
         mysql.run(server.url, "create database shop")
