@@ -57,6 +57,24 @@ async def test_idle_connections_that_the_server_has_ended_are_replaced_without_a
     assert len(await claim(backend)) == 4
 
 
+async def test_after_a_broken_connection_changes_are_looked_for_on_a_new_one(backend: MysqlBackend, url: str):
+    """The name of the server may lead to another one after a failover, while the old one still answers."""
+    name = url.rpartition("/")[2]
+    looking = f"select id from information_schema.processlist where db = '{name}'"  # noqa: S608
+    stop = backend.notifier.listen(lambda: None)
+    try:
+        async with asyncio.timeout(20):
+            before = mysql.run(url, looking)
+            while not await backend.insight.facts() or len(before) < 3:  # the list, a verb, and the look for changes
+                before = mysql.run(url, looking)
+                await asyncio.sleep(0.05)
+            backend._parts.here._drop_idle()
+            while set(mysql.run(url, looking)) & set(before):  # noqa: ASYNC110 - the server notifies no client
+                await asyncio.sleep(0.05)
+    finally:
+        stop()
+
+
 async def test_a_commit_whose_reply_is_lost_is_reported_as_unknown_and_a_look_shows_the_outcome(
     backend: MysqlBackend, monkeypatch: pytest.MonkeyPatch
 ):
