@@ -115,7 +115,8 @@ async def test_a_verb_that_fails_half_way_in_a_thread_leaves_nothing_of_it(
         yield from run("drop_order_key", key_id=-1)
 
     def handle() -> None:
-        with backend.begin_blocking(job.lease, limit=LIMIT) as transaction:
+        with backend.begin_blocking(job.lease, limit=LIMIT) as opened:
+            transaction: Any = opened
             transaction.connection.execute("insert into effect values (1)")
             with suppress(pymysql.OperationalError):
                 transaction.end_with(verb())
