@@ -150,6 +150,23 @@ async def test_a_message_that_was_never_sent_undoes_no_earlier_verb(backend: Mys
     assert [job.id for job in await claim(backend)] == [earlier.id]
 
 
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
+async def test_verbs_that_a_handler_runs_at_once_follow_one_another(
+    backend: MysqlBackend, failing: Any, isolation: str
+):
+    """Otherwise the undoing of one would undo a part of the other."""
+    parent = a_job()
+    new = [after(parent.id), a_job(), after(parent.id), a_job()]
+    async with handling(backend, isolation=isolation):
+        await backend.jobs.enqueue([parent])
+        failing(fail_at("insert into holdfast_ready"))
+        made = await asyncio.gather(*(backend.jobs.enqueue([job]) for job in new), return_exceptions=True)
+    assert [job.id for job, answer in zip(new, made, strict=True) if answer == [True]] == [
+        state.id for state in sorted(await backend.insight.states([job.id for job in new]), key=lambda one: one.seq)
+    ]
+    assert [type(answer) for answer in made].count(StoreUnavailable) == 1
+
+
 async def test_a_cancellation_during_a_look_beside_the_transaction_undoes_the_verb(
     backend: MysqlBackend, url: str, monkeypatch: pytest.MonkeyPatch
 ):

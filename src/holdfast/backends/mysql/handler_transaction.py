@@ -115,13 +115,19 @@ class MysqlAsyncTransaction(MysqlTransaction):
     _is_committed = False
 
     async def begin(self) -> None:  # noqa: D102 - see `OpenTransaction`
+        self._turn = asyncio.Lock()
         self.state = TransactionState.OPEN
         self.timer = asyncio.get_running_loop().call_later(self.limit.total_seconds(), self._expire)
         with self.explained():
             await drive(self.connection, self._first(), self.lock_steps(), self.ready)
             self.connection.lend()
 
-    async def run(self, steps: Steps[T]) -> T:  # noqa: D102
+    async def run(self, steps: Steps[T]) -> T:
+        """Run a verb, after those that the handler has begun before: a savepoint undoes all that came after it."""
+        async with self._turn:
+            return await self._run(steps)
+
+    async def _run(self, steps: Steps[T]) -> T:
         self.check_whole()
         session = self._session()
         with self.explained():
