@@ -29,7 +29,7 @@ class MysqlNotifier(LocalNotifier):
         self._is_suspect = False
 
     def suspect(self) -> None:
-        """Connect anew before the next look: after a failover the old server may answer, and never see a change."""
+        """Connect again before the next look: after a failover the old server may answer, and never see a change."""
         self._is_suspect = True
 
     def _poll(self, stop: StopSignal) -> None:
