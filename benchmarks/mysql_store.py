@@ -42,7 +42,7 @@ class MysqlStore:
         self._server = urlunsplit(parts._replace(path="/"))
 
     def _connect(self) -> raw_mysql.Loop:
-        return raw_mysql.connect(self._server)
+        return raw_mysql.connect_blocking(self._server)
 
     @property
     def version(self) -> str:
@@ -77,7 +77,7 @@ class MysqlStore:
                 connection.execute(f"drop database {name}")
 
     def _row(self, place: Place, statement: str, values: tuple[object, ...] = ()) -> Any:
-        with closing(raw_mysql.connect(place.raw)) as connection:
+        with closing(raw_mysql.connect_blocking(place.raw)) as connection:
             return connection.execute(statement, values).fetchone()
 
     def held(self, place: Place) -> Held:
@@ -98,7 +98,7 @@ class MysqlStore:
 
     @contextmanager
     def snapshot(self, place: Place) -> Generator[None]:
-        with closing(raw_mysql.connect(place.raw)) as connection:
+        with closing(raw_mysql.connect_blocking(place.raw)) as connection:
             connection.execute("set session transaction isolation level repeatable read")
             connection.execute("set session wait_timeout = 86400")
             connection.execute("start transaction with consistent snapshot")

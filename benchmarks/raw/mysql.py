@@ -17,10 +17,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import closing
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import asyncmy
@@ -28,6 +28,8 @@ import pymysql
 from pymysql.constants import CLIENT
 
 from benchmarks.raw.common import BATCH, Drained, Held, be_a_process, decode, handle, ready_to_go, uuids
+
+T = TypeVar("T")
 
 PROGRAM = "benchmarks.raw.mysql"
 _NOW = "timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))"
@@ -103,6 +105,32 @@ class Loop(pymysql.connections.Connection):
         return cursor
 
 
+class AsyncLoop:
+    """A connection of asyncmy, the driver that Holdfast uses, with the event loop in which blocking code drives it."""
+
+    def __init__(self, target: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self.raw = self.run(connect_async(target))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end."""
+        return self._loop.run_until_complete(work)
+
+    def execute(self, statement: str) -> None:
+        """Run a statement."""
+        self.run(execute(self.raw, statement))
+
+    def commit(self) -> None:
+        """Commit."""
+        self.run(self.raw.commit())
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.run(self.raw.ensure_closed())
+        self.run(asyncio.sleep(0))  # in which the transport closes its socket
+        self._loop.close()
+
+
 class Stretch(NamedTuple):
     """Rows of one turn whose numbers follow one another."""
 
@@ -135,8 +163,13 @@ def place_of(target: str) -> dict[str, Any]:
     }
 
 
-def connect(target: str) -> Loop:
-    """Connect for blocking code."""
+def connect(target: str) -> AsyncLoop:
+    """Connect for the loops by hand."""
+    return AsyncLoop(target)
+
+
+def connect_blocking(target: str) -> Loop:
+    """Connect for what is not measured."""
     settings: dict[str, Any] = {**place_of(target), **_SETTINGS, "init_command": _READ_COMMITTED}
     connection: Loop = Loop(**settings, ssl_disabled=True)
     return connection
@@ -147,35 +180,40 @@ async def connect_async(target: str) -> Any:
     return await asyncmy.connect(**place_of(target), **_SETTINGS, init_command=_READ_COMMITTED)
 
 
+async def execute(connection: Any, statement: str, values: Sequence[object] = ()) -> Any:
+    """Run a statement; return its cursor."""
+    cursor = connection.cursor()
+    await cursor.execute(statement, values)
+    return cursor
+
+
 def create(target: str) -> None:
     """Make the tables."""
-    with closing(connect(target)) as connection:
+    with closing(connect_blocking(target)) as connection:
         for statement in _SCHEMA.split(";"):
             connection.execute(statement)
 
 
-def bulk(connection: Loop, count: int) -> None:
+def bulk(connection: AsyncLoop, count: int) -> None:
     """Insert jobs by one transaction, a thousand at a time."""
     now = time.time_ns() // 1000
-    rows = [(job_id, f'{{"n":{number}}}', now, now) for number, job_id in enumerate(uuids(count))]
-    connection.begin()
-    for first in range(0, count, _ROWS_AT_A_TIME):
-        _insert(connection, rows[first : first + _ROWS_AT_A_TIME])
-    connection.commit()
+    connection.run(_insert(connection.raw, [(job_id, number, now) for number, job_id in enumerate(uuids(count))]))
 
 
-def one(connection: Loop, number: int) -> None:
+def one(connection: AsyncLoop, number: int) -> None:
     """Insert one job in a transaction of its own."""
-    now = time.time_ns() // 1000
-    connection.begin()
-    _insert(connection, [(uuids(1)[0], f'{{"n":{number}}}', now, now)])
-    connection.commit()
+    connection.run(_insert(connection.raw, [(uuids(1)[0], number, time.time_ns() // 1000)]))
 
 
-def _insert(connection: Loop, rows: Sequence[tuple[object, ...]]) -> None:
-    values = [value for row in rows for value in row]
-    first = connection.execute(_INSERT + ",".join([_VALUES] * len(rows)), values).lastrowid  # the others follow it
-    connection.execute(_READY, (first, first + len(rows) - 1, len(rows)))
+async def _insert(connection: Any, jobs: Sequence[tuple[str, int, int]]) -> None:
+    await connection.begin()
+    for start in range(0, len(jobs), _ROWS_AT_A_TIME):
+        some = jobs[start : start + _ROWS_AT_A_TIME]
+        values = [value for job_id, number, now in some for value in (job_id, f'{{"n":{number}}}', now, now)]
+        cursor = await execute(connection, _INSERT + ",".join([_VALUES] * len(some)), values)
+        first = cursor.lastrowid  # the others follow it
+        await execute(connection, _READY, (first, first + len(some) - 1, len(some)))
+    await connection.commit()
 
 
 async def _ask(connection: Any, *statements: str) -> list[Sequence[tuple[Any, ...]]]:
@@ -309,13 +347,13 @@ def watch(target: str, count: int) -> list[tuple[int, int]]:
 
 def held(target: str) -> Held:
     """Count what the tables hold."""
-    with closing(connect(target)) as connection:
+    with closing(connect_blocking(target)) as connection:
         return Held(*connection.execute(_COUNTS).fetchone())
 
 
 def span(target: str) -> float:
     """Return the seconds from the first claim to the last completion, by the ledger."""
-    with closing(connect(target)) as connection:
+    with closing(connect_blocking(target)) as connection:
         (micros,) = connection.execute("select max(finished_at) - min(started_at) from raw_completed").fetchone()
     return float(micros) / 1e6
 

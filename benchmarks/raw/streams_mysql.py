@@ -2,7 +2,7 @@
 
 It does: the server's own durability; event ids made by the client, unique; positions per partition in commit order
 (the head row is locked first), versions per stream, unique; a position row that is moved only from where it was, under
-a generation.
+a generation. Rows are read and written by asyncmy, as Holdfast does: PyMySQL takes four times as long for a row.
 
 It does not: check names or payloads, know categories, expected versions, repeats, nodes, leaders or parked events.
 """
@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from typing import Any
 
 from benchmarks.raw.common import uuids
-from benchmarks.raw.mysql import Loop, connect
+from benchmarks.raw.mysql import AsyncLoop, connect, connect_blocking, execute
 
 __all__ = ["append", "connect", "consume", "create", "effects", "schema_of"]
 
@@ -34,7 +35,7 @@ _EVENT = f"(%s, %s, %s, %s, %s, 'changed', %s, null, {_NOW})"
 
 
 def create(target: str, partitions: int) -> None:
-    with closing(connect(target)) as connection:
+    with closing(connect_blocking(target)) as connection:
         for statement in _SCHEMA.split(";"):
             connection.execute(statement)
         for number in range(partitions):
@@ -42,49 +43,60 @@ def create(target: str, partitions: int) -> None:
             connection.execute("insert into raw_place values (%s, 1, 0)", (number,))
 
 
-def append(connection: Loop, part: int, events: Sequence[tuple[str, str]]) -> None:
+def append(connection: AsyncLoop, part: int, events: Sequence[tuple[str, str]]) -> None:
     """Append (stream, payload) of one partition in a transaction of their own."""
-    connection.begin()
-    (pos,) = connection.execute("select pos from raw_head where part = %s for update", (part,)).fetchone()
+    connection.run(_append(connection.raw, part, events))
+
+
+async def _append(connection: Any, part: int, events: Sequence[tuple[str, str]]) -> None:
+    await connection.begin()
+    cursor = await execute(connection, "select pos from raw_head where part = %s for update", (part,))
+    (pos,) = await cursor.fetchone()
     streams = {stream for stream, _ in events}
-    with connection.cursor() as cursor:  # all in one message
-        cursor.execute(";".join(cursor.mogrify(_VERSION, (stream,)) for stream in streams))
-        versions: dict[str, int] = {}
-        for stream in streams:
-            row = cursor.fetchone()
-            versions[stream] = row[0] if row else 0
-            cursor.nextset()
+    await cursor.execute(";".join(cursor.mogrify(_VERSION, (stream,)) for stream in streams))  # all in one message
+    versions: dict[str, int] = {}
+    for stream in streams:
+        row = await cursor.fetchone()
+        versions[stream] = row[0] if row else 0
+        await cursor.nextset()
     values: list[object] = []
     for number, (event_id, (stream, payload)) in enumerate(zip(uuids(len(events)), events, strict=True), pos + 1):
         versions[stream] += 1
         values += (part, number, stream, versions[stream], event_id, payload)
-    connection.execute(_EVENTS + ",".join([_EVENT] * len(events)), values)
-    connection.execute("update raw_head set pos = %s where part = %s", (pos + len(events), part))
-    connection.commit()
+    await execute(connection, _EVENTS + ",".join([_EVENT] * len(events)), values)
+    await execute(connection, "update raw_head set pos = %s where part = %s", (pos + len(events), part))
+    await connection.commit()
 
 
-def consume(connection: Loop, partitions: int, batch: int) -> int:
+def consume(connection: AsyncLoop, partitions: int, batch: int) -> int:
     """Read every partition to its end, batch by batch; how many events."""
+    return connection.run(_consume(connection.raw, partitions, batch))
+
+
+async def _consume(connection: Any, partitions: int, batch: int) -> int:
     done = 0
     for part in range(partitions):
-        (pos,) = connection.execute("select pos from raw_place where part = %s", (part,)).fetchone()
+        cursor = await execute(connection, "select pos from raw_place where part = %s", (part,))
+        (pos,) = await cursor.fetchone()
         while True:
-            rows = connection.execute(
+            await cursor.execute(
                 "select pos, id, stream, version, name, payload, headers, recorded_at from raw_event "
                 "where part = %s and pos > %s order by part, pos limit %s",
                 (part, pos, batch),
-            ).fetchall()
+            )
+            rows = await cursor.fetchall()
             if not rows:
                 break
-            connection.begin()
+            await connection.begin()
             effects = [value for row in rows for value in (row[1], row[3])]
-            connection.execute(_EFFECTS + ",".join(["(%s, %s)"] * len(rows)), effects)
-            moved = connection.execute(
+            await execute(connection, _EFFECTS + ",".join(["(%s, %s)"] * len(rows)), effects)
+            moved = await execute(
+                connection,
                 "update raw_place set pos = %s where part = %s and generation = 1 and pos = %s",
                 (rows[-1][0], part, pos),
-            ).rowcount
-            connection.commit()
-            if moved != 1:
+            )
+            await connection.commit()
+            if moved.rowcount != 1:
                 message = "the position was moved by another consumer"
                 raise RuntimeError(message)
             pos = rows[-1][0]
@@ -93,7 +105,7 @@ def consume(connection: Loop, partitions: int, batch: int) -> int:
 
 
 def effects(target: str, table: str = "raw_effect") -> int:
-    with closing(connect(target)) as connection:
+    with closing(connect_blocking(target)) as connection:
         (count,) = connection.execute(f"select count(distinct id) from {table}").fetchone()  # noqa: S608
     return int(count)
 

@@ -205,9 +205,12 @@ def consume_ours(
 
 
 async def _execute(bench: Bench, place: Place, statement: str) -> None:
-    with closing(_raw(bench).connect(place.raw)) as connection:
-        connection.execute(statement)
-        connection.commit()
+    def execute() -> None:
+        with closing(_raw(bench).connect(place.raw)) as connection:
+            connection.execute(statement)
+            connection.commit()
+
+    await asyncio.to_thread(execute)  # the connection of a loop by hand may have an event loop of its own
 
 
 def _consume_raw(bench: Bench, count: int) -> float:

@@ -60,7 +60,7 @@ async def produce() -> None:
     rows(f"create database if not exists {DATABASE}", None)
     rows("create table if not exists produced (number int not null)")
     # No unique constraint: if a job were done twice, both rows would be here to be seen.
-    rows("create table if not exists spent (number int, attempt int, worker varchar(40), index (number))")
+    rows("create table if not exists spent (number int not null, attempt int, worker varchar(40), index (number))")
     async with app:
         ((first,),) = rows("select coalesce(max(number), 0) + 1 from produced")
         for start in range(first, JOBS + 1, STEP):

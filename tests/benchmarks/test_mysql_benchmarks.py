@@ -14,11 +14,11 @@ from benchmarks.stores import UnknownStoreError, store_of
 from tests.benchmarks.test_benchmarks_run import RECORDS, SIZES
 from tests.servers import mysql
 
-COSTS = ["client_cpu", "server_cpu", "wal", "commits", "lock_waits"]
+COSTS = ["client_cpu", "server_cpu", "wal", "commits", "lock_waits", "deadlocks"]
 FOUND = {
     **RECORDS,
     "drain.one": ["drain.one", *(f"drain.one.{cost}" for cost in COSTS)],
-    "drain.four": ["drain.four", "drain.four.lock_waits"],
+    "drain.four": ["drain.four", "drain.four.lock_waits", "drain.four.deadlocks"],
 }
 # Each by a way of its own through the hand-written loops or the store; the others differ above both.
 RUN = [

@@ -10,12 +10,13 @@ import pytest
 from tests.house.sources import ROOT
 
 DOCUMENTS = ("docs/internals/failures.md", "docs/internals/security.md")
+NAMING = (*DOCUMENTS, "docs/howto/mysql.md")
 NUMBERS = [*range(1, 21), *range(21, 33), *range(33, 44), *range(53, 62), *range(62, 73)]
 REDIS = [f"r{number}" for number in range(1, 19)]
 LATER_NUMBERS = [*range(87, 99)]
 STREAMS = [f"s{number}" for number in range(1, 27)]
 KAFKA = [f"k{number}" for number in range(1, 26)]
-TEST = re.compile(r"`([\w/.]+\.py)::(test_\w+)`")
+TEST = re.compile(r"`([\w/.]+\.py)::(?:\w+::)?(test_\w+)`")
 REASONS = ("no test", "not killed", "only as", "the kill between")
 
 
@@ -42,12 +43,12 @@ def functions_of(path: str) -> frozenset[str]:
 def named_tests() -> list[tuple[str, str, str]]:
     return [
         (document, path, name)
-        for document in DOCUMENTS
+        for document in NAMING
         for path, name in TEST.findall((ROOT / document).read_text(encoding="utf-8"))
     ]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", NAMING)
 def test_every_test_named_in_a_document_exists(document):
     missing = [
         f"{path}::{name}" for where, path, name in named_tests() if where == document and name not in functions_of(path)

@@ -179,6 +179,56 @@ class TestAppends:
         assert appended.version == 1
 
 
+class TestCompletions:
+    """Completions."""
+
+    async def test_of_a_lease_that_is_gone_makes_no_claim_wait(self, backend: MysqlBackend, caller: Any):
+        await enqueue(backend, a_job())
+        stale = await claim_one(backend)
+        await backend.jobs.release([stale.lease], started=True)
+        lost = await asyncio.to_thread(lambda: backend.complete(stale.lease, None, using=caller))
+        assert lost is Verdict.LOST
+        async with asyncio.timeout(5):
+            await enqueue(backend, a_job())
+            for job in await claim(backend):
+                assert await finish(backend, job.lease, Completed()) is Verdict.DONE
+        caller.rollback()
+
+    @pytest.mark.parametrize("other", ["1", "4", "9"])
+    async def test_of_the_last_job_of_an_order_key_makes_no_other_key_wait(
+        self, backend: MysqlBackend, caller: Any, other: str
+    ):
+        await enqueue(backend, keyed("1"), keyed("5"), keyed("9"))
+        lease = (await claim(backend))[1].lease
+        assert await asyncio.to_thread(lambda: backend.complete(lease, None, using=caller)) is Verdict.DONE
+        async with asyncio.timeout(5):
+            await enqueue(backend, keyed(other), keyed(other), a_job())
+        caller.rollback()
+
+    async def test_of_two_jobs_of_an_order_key_in_one_transaction(self, backend: MysqlBackend, caller: Any):
+        """The second and the third are enqueued after the snapshot, and the fourth by the transaction itself."""
+        ids = await enqueue(backend, keyed(), keyed(), keyed())
+        mine = keyed()
+        assert await backend.join(caller).enqueue([mine]) == [True]
+        await complete(backend, caller, (await claim_one(backend)).lease)
+        for following in [*ids[1:], mine.id]:
+            job = await claim_one(backend)
+            assert job.id == following
+            assert await finish(backend, job.lease, Completed()) is Verdict.DONE
+
+    async def test_a_waiting_job_that_was_cancelled_since_the_snapshot_is_passed_over(
+        self, backend: MysqlBackend, url: str
+    ):
+        _, second, third = await enqueue(backend, keyed(), keyed(), keyed())
+        caller = pymysql.connect(**place(url), ssl_disabled=True)
+        with caller.cursor() as cursor:
+            cursor.execute("start transaction with consistent snapshot")
+        await backend.jobs.cancel(second, "no longer wanted")
+        await complete(backend, caller, (await claim_one(backend)).lease)
+        caller.close()
+        assert await state_of(backend, third) is READY
+
+
 class TestKeysAndParents:
     """Order keys, limit keys and parents."""
 

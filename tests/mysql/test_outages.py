@@ -14,6 +14,7 @@ import pytest
 from tests.servers import mysql
 
 from holdfast.backends.mysql.backend import MysqlBackend
+from holdfast.backends.mysql.connecting import connect_blocking
 from holdfast.backends.mysql.driver import VerbConnection, drop
 from holdfast.backends.mysql.error_map import is_read_only
 from holdfast.backends.mysql.location import MysqlLocation
@@ -54,6 +55,24 @@ async def test_idle_connections_that_the_server_has_ended_are_replaced_without_a
         await asyncio.sleep(0.05)  # until the end of the sessions has arrived here
         await enqueue(backend, a_job())
     assert len(await claim(backend)) == 4
+
+
+async def test_after_a_broken_connection_changes_are_looked_for_on_a_new_one(backend: MysqlBackend, url: str):
+    """The name of the server may lead to another one after a failover, while the old one still answers."""
+    name = url.rpartition("/")[2]
+    looking = f"select id from information_schema.processlist where db = '{name}'"  # noqa: S608
+    stop = backend.notifier.listen(lambda: None)
+    try:
+        async with asyncio.timeout(20):
+            before = mysql.run(url, looking)
+            while not await backend.insight.facts() or len(before) < 3:  # the list, a verb, and the look for changes
+                before = mysql.run(url, looking)
+                await asyncio.sleep(0.05)
+            backend._parts.here._drop_idle()
+            while set(mysql.run(url, looking)) & set(before):  # noqa: ASYNC110 - the server notifies no client
+                await asyncio.sleep(0.05)
+    finally:
+        stop()
 
 
 async def test_a_commit_whose_reply_is_lost_is_reported_as_unknown_and_a_look_shows_the_outcome(
@@ -178,6 +197,7 @@ class TestServersOfOthers:
             max_allowed_packet="1M",
             transaction_isolation="SERIALIZABLE",
             lower_case_table_names="1",
+            **{"max_statement_time" if flavour == "mariadb" else "max_execution_time": "1000"},
         ) as server:
             yield server
 
@@ -205,6 +225,16 @@ class TestServersOfOthers:
             assert 0 <= int((await backend.insight.facts())["oldest_transaction"]) < 60
             caller.commit()
             caller.close()
+
+    async def test_an_administrators_limit_on_the_time_of_a_statement_does_not_end_ours(
+        self, server: mysql.MysqlServer, flavour: mysql.Flavour
+    ):
+        name = "max_statement_time" if flavour == "mariadb" else "max_execution_time"
+        texts = [f"select @@global.{name}", f"select @@session.{name}"]
+        connection = connect_blocking(MysqlLocation.parse(server.url + "mysql"))
+        found = [result.rows for result in connection.ask(texts)]
+        drop(connection)
+        assert [rows[0][0] > 0 for rows in found if rows] == [True, False]
 
     async def test_a_payload_that_the_server_refuses_is_named_with_the_remedy(self, server: mysql.MysqlServer):
         mysql.run(server.url, "create database shop")

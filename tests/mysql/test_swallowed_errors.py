@@ -52,7 +52,7 @@ def meet(url: str, session: int, locked: Future[None]) -> None:
         waits = f"select 1 from information_schema.innodb_trx where trx_mysql_thread_id = {session} and trx_state = 'LOCK WAIT'"  # noqa: S608, E501
         until = time.monotonic() + 10
         while not mysql.run(url, waits) and time.monotonic() < until:
-            time.sleep(0.15)  # the table stays as it is while it is read more often than every 0.1 s
+            time.sleep(0.15)  # MariaDB does not refresh this list if it was read less than 0.1 s ago
         cursor.execute("update effect set x = x + 100 where x = 1")
         cursor.execute("rollback")
     other.close()

@@ -47,6 +47,8 @@ from holdfast.store.steps import Runner
 class MysqlParts(ServerParts):
     """The open connections of one process."""
 
+    _notifier: MysqlNotifier
+
     def __init__(self, location: MysqlLocation, statements: MysqlStatements) -> None:
         self.owner = statements
         pools = pools_for_verbs(location), pools_for_handlers(location), blocking_pool(location)
@@ -80,6 +82,10 @@ class MysqlParts(ServerParts):
             SqlForeignEvents(self.runner),
             joined=lambda using: events_over(callers.runner(using)),
         )
+
+    def _drop_idle(self) -> None:
+        super()._drop_idle()
+        self._notifier.suspect()
 
     def jobs_over(self, runner: Runner, ended: Callable[[], None] | None = None) -> MysqlJobs:  # noqa: D102
         return MysqlJobs(runner, self.rows, lanes=self._lanes, floors=self._floors, ended=ended)
@@ -122,7 +128,8 @@ def _durability(facts: dict[str, str]) -> str:
         number = facts["innodb_flush_log_at_trx_commit"]
         return f"a crash may lose the last acknowledged commits (innodb_flush_log_at_trx_commit={number})"
     if facts["log_bin"] == "1" and facts["sync_binlog"] != "1":
-        return f"a crash may lose the last commits on replicas (sync_binlog={facts['sync_binlog']})"
+        number = facts["sync_binlog"]  # recovery rolls back what the binary log does not contain
+        return f"a crash of the machine may lose the last acknowledged commits (sync_binlog={number})"
     return "every commit is flushed before it is acknowledged (innodb_flush_log_at_trx_commit=1)"
 
 

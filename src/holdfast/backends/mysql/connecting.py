@@ -25,8 +25,13 @@ _SETTINGS = (
     f" wait_timeout = {SILENCE}, net_read_timeout = {SILENCE}, net_write_timeout = {SILENCE},"
     " innodb_lock_wait_timeout = %d, lock_wait_timeout = %d"
 )
-# Read by MariaDB alone: there, a transaction whose client is silent ends earlier than its session.
-_MARIADB_SETTINGS = "/*M!100600 set session idle_transaction_timeout = 5, in_predicate_conversion_threshold = 0 */"
+# Read by MariaDB alone: there, a transaction whose client is silent ends earlier than its session. An administrator's
+# limit on the time of a statement is meant for reports: it would interrupt a verb that waits for a lock.
+_MARIADB_SETTINGS = (
+    "/*M!100600 set session idle_transaction_timeout = 5, in_predicate_conversion_threshold = 0,"
+    " max_statement_time = 0 */"
+)
+_MYSQL_SETTINGS = "set session max_execution_time = 0"
 # Newer MariaDB aborts a repeatable-read transaction when it locks a row that has changed since its snapshot, as an
 # extended lease has: our locks are meant to read the latest version.
 _NO_SNAPSHOT_CHECKS = "set session innodb_snapshot_isolation = off"
@@ -88,8 +93,7 @@ def _settings(location: MysqlLocation, connection: Either, looks: Sequence[Resul
     ((version, comment, innodb, longest),), variables = found
     connection.longest = int(longest)
     texts = [_ISOLATION, _SETTINGS % (location.lock_wait(), location.lock_wait())]
-    if "mariadb" in version.lower():
-        texts.append(_MARIADB_SETTINGS)
+    texts.append(_MARIADB_SETTINGS if "mariadb" in version.lower() else _MYSQL_SETTINGS)
     if require_suitable(location, (version, comment, innodb), variables):
         texts.append(_NO_SNAPSHOT_CHECKS)
     return texts

@@ -25,6 +25,7 @@ _CONFLICTS = {
     DUPLICATE: "found a row that another transaction has added meanwhile",
     1213: "rolled the transaction back in favour of another one",
     1020: "rolled the transaction back: a row has changed since its snapshot",
+    3101: "rolled the transaction back: another node has changed its rows",
     LOCK_WAIT: "waited too long for a row that another transaction has locked",
     3572: "found a row locked by another transaction",
 }
@@ -32,12 +33,14 @@ _READ_ONLY = {1792, 1836, 3100}
 _OPTION_PREVENTS = 1290  # `read_only` or another option, which the message names
 _MISSING = {1146, 1054}
 _DENIED = {1044, 1142, 1143, 1227, 1370}
-# The link, the end of a session, a server that starts, stops, is full or has no connection left.
+_INTERRUPTED = {1317, 1969, 3024}  # by an administrator, or a limit on the time of a statement
+# The link, the end of a session, a server that starts, stops, is full, has no connection or no quorum left.
 _OUTAGE = {
-    *(0, 1021, 1040, 1041, 1053, 1077, 1079, 1080, 1114, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1226, 1317),
-    *(1927, 2002, 2003, 2005, 2006, 2012, 2013, 2014, 2026, 2055, 3024, 3168, 3169, 4031),
+    *(0, 1021, 1040, 1041, 1047, 1053, 1077, 1079, 1080, 1114, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1226),
+    *(1927, 2002, 2003, 2005, 2006, 2012, 2013, 2014, 2026, 2055, 3168, 3169, 4031, *_INTERRUPTED),
 }
 _LAST_WORDS = {1053, 1158, 1159, 1160, 1161, 1927, 4031}  # of a server that closes the session
+_NO_SAVEPOINT = 1305
 _STALE = 1242
 _TOO_LARGE = 1153
 _LOGS_STATEMENTS = 1665
@@ -72,6 +75,11 @@ def is_read_only(error: BaseException | None) -> bool:
     return code in _READ_ONLY or (code == _OPTION_PREVENTS and "read-only" in str(error))
 
 
+def lacks_savepoint(error: BaseException | None) -> bool:
+    """Return whether a savepoint does not exist: it was never set, or its transaction has ended."""
+    return code_of(error) == _NO_SAVEPOINT
+
+
 def ends_session(error: BaseException | None) -> bool:
     """Return whether the server closes the session with this error; the link may look open for a while."""
     return code_of(error) in _LAST_WORDS
@@ -85,12 +93,14 @@ def translate(
     `where` is the URL of the store, or words for a connection to its `database`.
 
     `broken`: the connection is lost. `committing`: the server may have committed before it broke. An error reply on a
-    connection that is still open always means that nothing was committed.
+    connection that is still open means that nothing was committed, unless the statement was interrupted or the session
+    ended: the server looks for that once more after the commit, before it replies.
     """
     code = code_of(error)
     text = str(error.args[1] if code >= 0 and len(error.args) > 1 else error) or type(error).__name__
-    if broken and committing:
-        return OutcomeUnknown(f"{where}: the connection broke before the server confirmed the commit ({text})")
+    if committing and (broken or code in _INTERRUPTED | _LAST_WORDS):
+        what = "connection broke" if broken else "statement was interrupted"
+        return OutcomeUnknown(f"{where}: the {what} before the server confirmed the commit ({text})")
     if code in _MISSING:
         return SchemaMismatch(f"{where}: {text}: run `holdfast schema install`")
     if code in _DENIED:

@@ -1,5 +1,8 @@
 """A handler's transaction.
 
+A verb that joins it takes effect as a whole or not at all: the server undoes only the statement that has failed, so
+each verb begins with a savepoint, and a handler that catches the error may go on.
+
 While the lease's row is locked, extension and rescue skip it, so the lease is safe until the transaction ends. Past its
 limit the transaction is rolled back: sessions that wait for its locks must not wait forever. A frozen client cannot
 roll back: then the server ends its session, which has been silent for longer than the limit.
@@ -18,6 +21,7 @@ from holdfast.backends.mysql.error_map import (
     is_conflict,
     is_read_only,
     is_refused,
+    lacks_savepoint,
     translate,
 )
 from holdfast.backends.mysql.execute import Session, drive, drive_blocking
@@ -43,6 +47,9 @@ _ERRORS: tuple[type[Exception], ...] = (*DriverError, TimeoutError, OSError)
 class MysqlTransaction(ServerTransaction[MysqlStatements]):
     """The part that both kinds of transaction share."""
 
+    _joined = 0
+    """How many verbs have joined."""
+
     @property
     def is_closed(self) -> bool:  # noqa: D102
         return not is_open(self.connection)
@@ -58,7 +65,19 @@ class MysqlTransaction(ServerTransaction[MysqlStatements]):
         return Session(self._statements, begin=[*begin, BEGIN])
 
     def _session(self) -> Session:
-        return Session(self._statements, beside=None if self._isolation == READ_COMMITTED else self._place.beside)
+        """Return how a verb joins. The names differ, so that one that was never set is not found as an earlier one."""
+        self._joined += 1
+        beside = None if self._isolation == READ_COMMITTED else self._place.beside
+        return Session(self._statements, begin=[f"savepoint {self._savepoint}"], beside=beside)
+
+    @property
+    def _savepoint(self) -> str:
+        return f"holdfast_verb_{self._joined}"
+
+    def _not_undone(self, error: BaseException, reason: Exception) -> None:
+        """Refuse what follows a verb that could not be undone; without its savepoint it has written nothing."""
+        if not lacks_savepoint(reason) and self.connection.failure is None:
+            self.connection.failure = error if isinstance(error, Exception) else reason
 
     def check_whole(self) -> None:  # noqa: D102
         self.check_open()
@@ -76,6 +95,8 @@ class MysqlTransaction(ServerTransaction[MysqlStatements]):
             self.connection.failure = error
         failure = self.connection.failure
         if failure is not None and not closed and not isinstance(error, Ending):
+            if not isinstance(failure, _ERRORS):
+                raise failure
             raise translate(failure, self._place.url, broken=False) from error
         if isinstance(error, _ERRORS) and (committing or closed) and not is_refused(error):
             raise translate(error, self._place.url, broken=closed, committing=committing) from error
@@ -92,26 +113,43 @@ class MysqlAsyncTransaction(MysqlTransaction):
 
     connection: MysqlHandlersConnection
     _is_committed = False
-    _has_joined = False
 
     async def begin(self) -> None:  # noqa: D102 - see `OpenTransaction`
+        self._turn = asyncio.Lock()
         self.state = TransactionState.OPEN
         self.timer = asyncio.get_running_loop().call_later(self.limit.total_seconds(), self._expire)
         with self.explained():
             await drive(self.connection, self._first(), self.lock_steps(), self.ready)
             self.connection.lend()
 
-    async def run(self, steps: Steps[T]) -> T:  # noqa: D102
+    async def run(self, steps: Steps[T]) -> T:
+        """Run a verb, after those that the handler has begun before: a savepoint undoes all that came after it."""
+        async with self._turn:
+            return await self._run(steps)
+
+    async def _run(self, steps: Steps[T]) -> T:
         self.check_whole()
-        self._has_joined = True
+        session = self._session()
         with self.explained():
-            return await drive(self.connection, self._session(), steps, self.ready)
+            try:
+                return await drive(self.connection, session, steps, self.ready)
+            except BaseException as error:
+                await uncancellable(self._undo_verb(error))
+                raise
 
     end_with = run
 
+    async def _undo_verb(self, error: BaseException) -> None:
+        if self.is_closed:
+            return
+        try:
+            await self._ask(f"rollback to savepoint {self._savepoint}")
+        except Exception as reason:  # noqa: BLE001 - whatever it is, the verb is not undone
+            self._not_undone(error, reason)
+
     async def complete(self, lease: Lease, result: str | None) -> Verdict:
         """Write the fenced completion; if no job follows this one and no verb has joined, commit in the same trip."""
-        if self._has_joined:
+        if self._joined:
             return await self.run(self._verbs.complete(lease, result))
         with self.explained():
             await self.connection.settle()
@@ -187,8 +225,21 @@ class MysqlBlockingTransaction(MysqlTransaction):
 
     def end_with(self, steps: Steps[T]) -> T:  # noqa: D102
         self.check_whole()
+        session = self._session()
         with self.explained():
-            return drive_blocking(self.connection, self._session(), steps, self.ready)
+            try:
+                return drive_blocking(self.connection, session, steps, self.ready)
+            except BaseException as error:
+                self._undo_verb(error)
+                raise
+
+    def _undo_verb(self, error: BaseException) -> None:
+        if self.is_closed:
+            return
+        try:
+            self.connection.ask([f"rollback to savepoint {self._savepoint}"])
+        except Exception as reason:  # noqa: BLE001 - whatever it is, the verb is not undone
+            self._not_undone(error, reason)
 
     def commit_transaction(self) -> None:  # noqa: D102
         with self.explained():

@@ -26,10 +26,16 @@ class MysqlNotifier(LocalNotifier):
         super().__init__("mysql", self._poll)
         self._location = location
         self._statements = statements
+        self._is_suspect = False
+
+    def suspect(self) -> None:
+        """Connect again before the next look: after a failover the old server may answer, and never see a change."""
+        self._is_suspect = True
 
     def _poll(self, stop: StopSignal) -> None:
         while not stop.is_set():
             try:
+                self._is_suspect = False
                 connection = connect_blocking(self._location)
                 try:
                     self._watch_changes(connection, stop)
@@ -43,7 +49,7 @@ class MysqlNotifier(LocalNotifier):
         seen = self._look(connection)
         self.notify()  # for what was written before the first look
         self.notify_ends()
-        while not stop.wait(LOOK_EVERY):
+        while not stop.wait(LOOK_EVERY) and not self._is_suspect:
             before, seen = seen, self._look(connection)
             if before[0] != seen[0]:
                 self.notify()

@@ -77,7 +77,7 @@ class MysqlPoolRunner(SqlPoolRunner[_VerbWay, MysqlTransaction]):
     async def _joined(self, transaction: MysqlTransaction, verb: Verb[T]) -> T:
         """Run a verb in a handler's transaction, if that is open and has not failed; never outside of it.
 
-        A duplicate undoes its statement alone: the verb looks again, and finds the row.
+        After a duplicate the verb, of which the transaction has undone everything, looks again and finds the row.
         """
         for number in range(1, _ATTEMPTS + 1):
             try:

@@ -71,14 +71,31 @@ delete from holdfast_job where seq = last_insert_id();
 insert into holdfast_blocked (key_id, place, seq, attempt, excused, interrupted, lost, followed)
 select :key_id, last_insert_id(), :seq, :attempt, :excused, :interrupted, :lost, :followed;
 
+-- part: first_columns
+first.key_id, first.seq, job.lane_id, job.turn, job.priority, first.attempt, first.excused, first.interrupted,
+       first.lost, {now} as now, 1 as followed, 0 as retrying;
+
 -- name: first_of_key
 -- The first waiting job of a locked key. Waits for one that is being cancelled: then that one is the first after all, or
--- the next one is. Reads its body with a lock, because a snapshot may be older than the job.
-select first.key_id, first.seq, job.lane_id, job.turn, job.priority, first.attempt, first.excused, first.interrupted,
-       first.lost, {now} as now, 1 as followed, 0 as retrying
+-- the next one is.
+select {first_columns}
 from (
     select key_id, seq, attempt, excused, interrupted, lost from holdfast_blocked force index (by_key)
     where key_id = :key_id order by place limit 1 for update
+) as first
+straight_join holdfast_job as job force index (primary) on job.seq = first.seq lock in share mode;
+
+-- name: next_of_key
+-- Without a lock: the next waiting job of a key behind a place.
+select place, seq from holdfast_blocked force index (by_key)
+where key_id = :key_id and place > :place order by place limit 1;
+
+-- name: first_by_seq
+-- By the number of the job: no gap of a key is locked. Reads its body with a lock, because a snapshot may be older than
+-- the job.
+select {first_columns}
+from (
+    select key_id, seq, attempt, excused, interrupted, lost from holdfast_blocked where seq = :seq for update
 ) as first
 straight_join holdfast_job as job force index (primary) on job.seq = first.seq lock in share mode;
 

@@ -1,8 +1,9 @@
 """Run verbs in the caller's open transaction.
 
 Statements go one by one, because several in one message are for the caller's session to allow; texts are bound by the
-driver, because the SQL mode is the caller's; rows are read as tuples, whatever cursor the caller prefers. After a
-deadlock the caller's transaction is gone, and after a lock wait half of it may be: the caller must roll back.
+driver, because the SQL mode is the caller's; rows are read as tuples, whatever cursor the caller prefers. A verb that
+raises has written nothing. After a deadlock the caller's transaction is gone, and on some servers after a lock wait
+too: then the caller must roll back.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ class MysqlCallers(Callers):
             manner = self._manner(raw)
             if manner is None:
                 manner = self._remember(raw, *self._run(raw, _look(), _Manner()))
-            return self._run(raw, steps, manner)
+            with drivers.whole(raw):
+                return self._run(raw, steps, manner)
 
     async def drive(self, raw: Any, steps: Steps[T]) -> T:  # noqa: D102
         with self._explained(raw):
@@ -102,7 +104,8 @@ class MysqlCallers(Callers):
             if manner is None:
                 found = await self._run_async(raw, _look(), _Manner())
                 manner = await in_own_thread(lambda: self._remember(raw, *found))
-            return await self._run_async(raw, steps, manner)
+            async with drivers.whole_async(raw):
+                return await self._run_async(raw, steps, manner)
 
     def _manner(self, raw: Any) -> _Manner | None:
         with self._lock:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import pymysql
@@ -12,14 +12,16 @@ from asyncmy.connection import Connection as AsyncmyConnection
 from asyncmy.cursors import Cursor as AsyncmyCursor
 
 from holdfast.backends.mysql.driver import Result, check_length, is_in_transaction
+from holdfast.backends.mysql.error_map import lacks_savepoint
 from holdfast.backends.sql.using.kinds import ConnectionKind, comes_from, direct, is_closed, no_transaction
+from holdfast.concurrency.uncancellable import uncancellable
 from holdfast.errors import ConfigError
 
 # Newer MariaDB aborts a repeatable-read transaction when it locks a row that has changed since its snapshot, as the
 # lease of a running job has. Our statements mean the latest version.
 WITHOUT_SNAPSHOT_CHECKS = "set statement innodb_snapshot_isolation = off for "
 _OPEN = "open it with `begin()`, or connect with autocommit off,"
-_NO_SAVEPOINT = 1305
+_SAVE, _UNDO = "savepoint holdfast_verb", "rollback to savepoint holdfast_verb"
 _PROBE = ("savepoint holdfast_probe", "release savepoint holdfast_probe")
 
 
@@ -72,7 +74,7 @@ def _probe(raw: Any) -> None:
             for text in _PROBE:
                 ask(raw, text, ())
     except pymysql.OperationalError as error:
-        if error.args[0] == _NO_SAVEPOINT:
+        if lacks_savepoint(error):
             raise no_transaction(_OPEN) from error
         raise
 
@@ -96,6 +98,47 @@ async def ask_async(raw: Any, text: str, texts: tuple[str, ...], longest: int | 
         await cursor.execute(message)
         rows = None if cursor.description is None else tuple(await cursor.fetchall())
         return Result(rows, max(0, cursor.rowcount), cursor.lastrowid or 0)
+
+
+@contextmanager
+def whole(raw: Any) -> Generator[None]:
+    """Undo what a verb has written if it raises: the server undoes only the statement that has failed."""
+    with as_ours():
+        ask(raw, _SAVE, ())
+    try:
+        yield
+    except BaseException:
+        try:
+            with as_ours():
+                ask(raw, _UNDO, ())
+        except Exception as reason:  # noqa: BLE001 - whatever it is, the verb is not undone
+            _end_unless_gone(raw, reason)
+        raise
+
+
+@asynccontextmanager
+async def whole_async(raw: Any) -> AsyncGenerator[None]:
+    """Do the same on an async connection."""
+    await ask_async(raw, _SAVE, ())
+    try:
+        yield
+    except BaseException:
+        await uncancellable(_undo(raw))
+        raise
+
+
+async def _undo(raw: Any) -> None:
+    try:
+        await ask_async(raw, _UNDO, ())
+    except Exception as reason:  # noqa: BLE001 - as above
+        _end_unless_gone(raw, reason)
+
+
+def _end_unless_gone(raw: Any, reason: Exception) -> None:
+    """Close a connection whose transaction contains a part of a verb, so that the caller cannot commit that."""
+    if not lacks_savepoint(reason):
+        with suppress(Exception):  # PyMySQL's `close` raises when the caller closes it once more
+            (raw._force_close if _is_pymysql(raw) else raw.close)()  # noqa: SLF001
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from holdfast.backends.mysql.execute import final
 from holdfast.backends.mysql.verbs.ranges import ranges
+from holdfast.backends.mysql.verbs.snapshots import held_now
 from holdfast.backends.sql.steps import Ask, Each, Numbers, records, together
 from holdfast.model.job import Lease
 from holdfast.model.outcome import Completed
@@ -74,9 +75,10 @@ def complete_held(lease: Lease, result: str | None) -> Steps[None]:
 def complete_all(finishes: Sequence[Finish]) -> Steps[CompletedRows]:
     """Complete the jobs whose leases are held."""
     wanted: dict[Key, Finish] = {(item.lease.seq, item.lease.fence): item for item in reversed(finishes)}
-    seqs = Numbers(sorted({seq for seq, _ in wanted}))  # a job once, whose stale lease is given with its current one
     fences = Numbers(fence for _, fence in wanted)
-    found = yield from records(_LockedLease, "held_among", seqs=seqs, fences=fences)
+    # A job once, whose stale lease is given with its current one.
+    seqs = yield from held_now(sorted({seq for seq, _ in wanted}), fences)
+    found = (yield from records(_LockedLease, "held_among", seqs=seqs, fences=fences)) if seqs else []
     held = [row for row in found if (row.seq, row.fence) in wanted]
     if held:
         yield from together(*_writes(held, wanted))

@@ -7,14 +7,14 @@ its own writes, and then the rows that were found are locked by their primary ke
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.backends.mysql.error_map import DriverError, is_duplicate
 from holdfast.backends.mysql.execute import Committed, numbered, views
 from holdfast.backends.sql.job_columns import LEAVE, columns_of
-from holdfast.backends.sql.order_keys import NO_HEAD, LockedKey
-from holdfast.backends.sql.steps import Ask, Numbers, each, row, rows, run, together, value
+from holdfast.backends.sql.order_keys import NO_HEAD, FirstBlocked, LockedKey
+from holdfast.backends.sql.steps import Ask, Numbers, each, records, row, rows, run, together, value
 from holdfast.errors import StoreUnavailable
 from holdfast.model.conditions import UniqueScope
 from holdfast.model.job import JobState
@@ -168,9 +168,7 @@ def take_order_keys_now(
     for name in names:
         place: dict[str, object] = {"queue": name[0], "order_key": name[1]}
         for _ in range(_LOOKS):
-            seen = yield from views(Ask("known_order_key", place))
-            key_ids = [key_id for (answer,) in reversed(seen) for (key_id,) in answer]
-            found = (yield from row("lock_order_key", key_id=key_ids[0])) if key_ids else None
+            found = yield from _lock_order_key(place)
             try:
                 taken[name] = found or ((yield from numbered("new_order_key", [place])), NO_HEAD)
             except DriverError as error:
@@ -181,6 +179,13 @@ def take_order_keys_now(
     if len(taken) < len(names):
         raise StoreUnavailable("order keys are added and removed faster than they can be locked: try again")
     return taken
+
+
+def _lock_order_key(name: Mapping[str, object]) -> Steps[tuple[int, int] | None]:
+    """Lock an order key that exists, by its number; return that, and its head."""
+    seen = yield from views(Ask("known_order_key", {"queue": name["queue"], "order_key": name["order_key"]}))
+    key_ids = [key_id for (answer,) in reversed(seen) for (key_id,) in answer]
+    return (yield from row("lock_order_key", key_id=key_ids[0])) if key_ids else None
 
 
 def keys_now(seqs: Sequence[int]) -> Steps[list[dict[str, Any]]]:
@@ -197,7 +202,27 @@ def lock_order_keys_now(seqs: Sequence[int]) -> Steps[list[LockedKey]]:
     jobs = sorted((yield from keys_now(seqs)), key=lambda job: (job["queue"], job["order_key"] or ""))
     keys: list[LockedKey] = []
     for job in jobs:
-        found = None if job["order_key"] is None else (yield from row("take_order_key", **job))
+        found = None if job["order_key"] is None else (yield from _lock_order_key(job))
         key_id, head = found or (None, NO_HEAD)
         keys.append(LockedKey(key_id, head, job["seq"], bool(job["is_parent"]), job["limit_key"] is not None))
     return keys
+
+
+def first_of_key_now(key_id: int) -> Steps[list[FirstBlocked]]:
+    """Lock the first waiting job of a locked order key, if there is one: see the statement `first_of_key`."""
+    place = 0
+    while True:
+        seen = yield from views(Ask("next_of_key", {"key_id": key_id, "place": place}))
+        waiting = sorted({(at, seq) for (answer,) in seen for at, seq in answer})
+        if not waiting:
+            return []
+        place, seq = waiting[0]
+        found = yield from records(FirstBlocked, "first_by_seq", seq=seq)
+        if found:  # else it was cancelled, or has left the key in this transaction
+            return found
+
+
+def held_now(seqs: Sequence[int], fences: Sequence[int]) -> Steps[Numbers]:
+    """Return those of these jobs whose leases exist: a lock on one that is gone would make every claim wait."""
+    committed = yield Committed((Ask("held_seqs", {"seqs": Numbers(seqs), "fences": Numbers(fences)}),))
+    return Numbers(seqs) if committed is None else Numbers(seq for (seq,) in committed[0])
