@@ -11,21 +11,39 @@ from holdfast.backends.kafka.homes import Home
 from holdfast.model.event import StoredEvent
 
 
+def a_buffer() -> PartitionBuffer:
+    return PartitionBuffer(Home("orders", "orders", "id"), 0, generation=1, after=0)
+
+
+def an_event(position: int, **parts: Any) -> StoredEvent:
+    given = {"stream": "a", "payload": "1", "headers": None} | parts
+    return StoredEvent(
+        "id", "orders", name="placed", version=0, partition_id=0, position=position, recorded_us=0, **given
+    )
+
+
 @pytest.mark.parametrize("large", ["payload", "stream", "headers"])
 async def test_whatever_is_large_in_a_record_counts_towards_the_bound(large: str):
-    buffer = PartitionBuffer(Home("orders", "orders", "id"), 0, generation=1, after=0)
+    buffer = a_buffer()
     text = "x" * (MOST_BYTES // 10)
-    parts: dict[str, Any] = {"stream": "a", "payload": "1", "headers": None}
-    parts[large] = {"by": text} if large == "headers" else text
+    part: dict[str, Any] = {large: {"by": text} if large == "headers" else text}
     assert buffer.has_room
 
     for position in range(1, 11):
-        event = StoredEvent(
-            "id", "orders", name="placed", version=0, partition_id=0, position=position, recorded_us=0, **parts
-        )
-        buffer.add([event])
+        buffer.add([an_event(position, **part)])
 
     assert buffer.is_full
     await buffer.take(10, 1, 100)  # and what was taken counts no more
     assert buffer.has_room
     assert buffer._bytes == 0
+
+
+async def test_a_buffer_that_is_dropped_before_its_records_are_taken_says_nothing_of_them():
+    buffer = a_buffer()
+    buffer.add([an_event(position) for position in (1, 2, 3)])
+    buffer.ended_at(3)
+    assert buffer.serves(1, 0)
+
+    buffer.drop()  # by the reader's thread, between the two
+
+    assert await buffer.take(0, 10, 1000) == ([], 0)

@@ -87,8 +87,10 @@ class PartitionBuffer:
         """Drop the records: no fetch has asked for them for a long time."""
         with self._lock:
             self.is_dropped = True
+            self._is_at_end = False  # what has been cleared was not taken
             self._events.clear()
             self._bytes = 0
+        self._notify()
 
     def fail(self, error: HoldfastError) -> None:
         """Note that the partition cannot be read further."""
@@ -138,6 +140,8 @@ class PartitionBuffer:
         with self._lock:
             if self._error is not None:
                 raise self._error
+            if self.is_dropped:  # since the caller has found it; its next fetch begins another
+                return [], 0
             self._forget(after if keep_after is None else keep_after)
             begin = bisect_right(self._events, after, key=_position)
             events = self._events[begin : begin + limit]
@@ -169,7 +173,8 @@ class PartitionBuffer:
 
     def _answers(self, after: int, number: int) -> bool:
         with self._lock:
-            found = self._error is not None or self._is_at_end or self._has(after, number)
+            is_over = self.is_dropped or self._is_at_end or self._error is not None
+            found = is_over or self._has(after, number)
             self._awaited = None if found else (after, number)
         return found
 
