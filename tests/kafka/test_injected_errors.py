@@ -6,12 +6,14 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
+from typing import ClassVar
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException, Producer
 from tests.kafka.mock_cluster import FETCH, PRODUCE, MockCluster, mock_cluster
 
 from holdfast import ConfigError, HoldfastError, OutcomeUnknown, PayloadError
+from holdfast.backends.kafka import producing
 from holdfast.backends.kafka.buffers import PartitionBuffer
 from holdfast.backends.kafka.error_map import ClientHealth
 from holdfast.backends.kafka.homes import Home
@@ -80,6 +82,35 @@ async def test_a_producer_that_can_send_nothing_more_is_replaced(cluster: MockCl
             await appender.append([RECORD])
 
         assert await appender.append([RECORD])
+
+
+class FailingProducer(Producer):
+    """A producer whose next poll raises an error, once."""
+
+    failure: ClassVar[list[Exception]] = []
+
+    def poll(self, *seconds: float) -> int:
+        if self.failure:
+            raise self.failure.pop()
+        return super().poll(*seconds)
+
+
+@pytest.mark.parametrize("failure", [KafkaException(KafkaError(KafkaError._FATAL)), SystemError("fatal")])
+async def test_no_call_waits_for_a_producer_whose_thread_has_ended(
+    cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, failure: Exception
+):
+    monkeypatch.setattr(producing, "Producer", FailingProducer)
+    async with appender_of(cluster) as appender:
+        await appender.append([RECORD])
+        cluster.answer(PRODUCE, *[KafkaError.NOT_ENOUGH_REPLICAS] * 300)
+        one = asyncio.create_task(appender.append([RECORD]))
+        await asyncio.sleep(0.1)
+        FailingProducer.failure.append(failure)
+        async with asyncio.timeout(10):
+            with pytest.raises((StoreUnavailable, OutcomeUnknown), match="append to orders"):
+                await one
+
+        assert appender._single is None  # the next append makes another
 
 
 async def test_calls_that_wait_when_the_app_is_closed_are_answered(cluster: MockCluster):
