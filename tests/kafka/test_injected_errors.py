@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from typing import ClassVar
@@ -82,6 +83,17 @@ async def test_a_producer_that_can_send_nothing_more_is_replaced(cluster: MockCl
             await appender.append([RECORD])
 
         assert await appender.append([RECORD])
+
+
+async def test_an_append_of_one_is_sent_at_once(cluster: MockCluster):
+    async with appender_of(cluster) as appender:
+        took: list[float] = []
+        for _ in range(50):
+            began = time.monotonic()
+            await appender.append([RECORD])
+            took.append(time.monotonic() - began)
+
+    assert min(took) < 0.005  # seconds; so long the client waits by default for more records, each time
 
 
 class FailingProducer(Producer):

@@ -25,6 +25,9 @@ from holdfast.errors import LeaseLost, StoreUnavailable
 
 _logger = logging.getLogger("holdfast.kafka")
 _POLL: Final = 0.1
+# By default the client keeps a record for 5 ms, in case more follow. A caller that waits for each would lose them each
+# time; those of concurrent callers travel together anyway, while a request is on its way.
+_SINGLE: Final = {"linger.ms": 0}
 
 
 class KafkaAppender:
@@ -91,7 +94,7 @@ class KafkaAppender:
                 raise _closed(doing)
             producer = self._single
             if producer is None:
-                settings = PRODUCER_SETTINGS | self._location.client(self._health.on_error)
+                settings = PRODUCER_SETTINGS | _SINGLE | self._location.client(self._health.on_error)
                 producer = self._single = Producer(settings)
                 self._poller = threading.Thread(
                     target=self._poll, args=(producer,), name="holdfast-kafka-producer", daemon=True
