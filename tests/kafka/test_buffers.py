@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from holdfast.backends.kafka import buffers
 from holdfast.backends.kafka.buffers import MOST_BYTES, PartitionBuffer
 from holdfast.backends.kafka.homes import Home
 from holdfast.model.event import StoredEvent
 
 
-def a_buffer() -> PartitionBuffer:
-    return PartitionBuffer(Home("orders", "orders", "id"), 0, generation=1, after=0)
+def a_buffer(**settings: Any) -> PartitionBuffer:
+    return PartitionBuffer(Home("orders", "orders", "id"), 0, generation=1, after=0, **settings)
 
 
 def an_event(position: int, **parts: Any) -> StoredEvent:
@@ -47,3 +48,17 @@ async def test_a_buffer_that_is_dropped_before_its_records_are_taken_says_nothin
     buffer.drop()  # by the reader's thread, between the two
 
     assert await buffer.take(0, 10, 1000) == ([], 0)
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_a_buffer_that_was_full_tells_when_it_can_be_read_on(monkeypatch: pytest.MonkeyPatch, is_read: bool):
+    monkeypatch.setattr(buffers, "MOST_RECORDS", 10)
+    told: list[int] = []
+    buffer = a_buffer(has_space=lambda: told.append(after))
+    buffer.is_assigned = is_read
+    buffer.add([an_event(position) for position in range(1, 11)])
+
+    for after in (0, 5, 6, 7):
+        await buffer.take(after, 1, 1000)
+
+    assert told == ([] if is_read else [6, 7])

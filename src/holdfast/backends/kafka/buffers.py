@@ -10,7 +10,7 @@ import asyncio
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from typing import Final
@@ -31,7 +31,16 @@ _position = attrgetter("position")
 class PartitionBuffer:
     """Records of one partition, in order, from a position on."""
 
-    def __init__(self, home: Home, partition_id: int, *, generation: int, after: int) -> None:
+    def __init__(
+        self,
+        home: Home,
+        partition_id: int,
+        *,
+        generation: int,
+        after: int,
+        has_space: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`has_space` is called when a buffer that is not being read may be read on."""
         self.home = home
         self.partition_id = partition_id
         self.generation = generation
@@ -43,6 +52,7 @@ class PartitionBuffer:
         """Whether the reader has stopped reading it, because it was not used."""
         self.used = time.monotonic()
         self._kept_from = after
+        self._has_space = has_space
         self._events: list[StoredEvent] = []
         self._bytes = 0
         self._is_at_end = False
@@ -151,6 +161,9 @@ class PartitionBuffer:
             is_all = not self._events or self._events[-1].position <= last
             passed = self.read_to if self._is_at_end and is_all else 0
             self._is_idle = not events
+            may_read_on = self.has_room and not self.is_assigned
+        if may_read_on:
+            self._has_space()
         return events, passed
 
     async def _wait(self, after: int, limit: int) -> None:
