@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from holdfast.backends.kafka import buffers
-from holdfast.backends.kafka.buffers import MOST_BYTES, PartitionBuffer
+from holdfast.backends.kafka.buffers import BATCHES_AT_ONCE, MOST_BYTES, PartitionBuffer
 from holdfast.backends.kafka.homes import Home
 from holdfast.model.event import StoredEvent
 
@@ -48,6 +49,18 @@ async def test_a_buffer_that_is_dropped_before_its_records_are_taken_says_nothin
     buffer.drop()  # by the reader's thread, between the two
 
     assert await buffer.take(0, 10, 1000) == ([], 0)
+
+
+async def test_of_several_batches_only_the_first_is_waited_for(monkeypatch: pytest.MonkeyPatch):
+    buffer = a_buffer()
+    buffer.add([an_event(position) for position in range(1, 16)])
+    waits = AsyncMock()
+    monkeypatch.setattr(buffer, "_wait", waits)
+
+    taken = [len((await buffer.take(0, BATCHES_AT_ONCE * batch, 1000))[0]) for batch in (10, 15, 16)]
+
+    assert taken == [15, 15, 15]
+    waits.assert_awaited_once_with(0, 16)
 
 
 @pytest.mark.parametrize("is_read", [True, False])
