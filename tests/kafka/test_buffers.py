@@ -67,6 +67,7 @@ async def test_of_several_batches_only_the_first_is_waited_for(monkeypatch: pyte
 async def test_a_buffer_that_was_full_tells_when_it_can_be_read_on(monkeypatch: pytest.MonkeyPatch, is_read: bool):
     monkeypatch.setattr(buffers, "MOST_RECORDS", 10)
     told: list[int] = []
+    after = 0
     buffer = a_buffer(has_space=lambda: told.append(after))
     buffer.is_assigned = is_read
     buffer.add([an_event(position) for position in range(1, 11)])

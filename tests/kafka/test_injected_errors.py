@@ -15,7 +15,7 @@ from tests.kafka.mock_cluster import FETCH, PRODUCE, MockCluster, mock_cluster
 
 from holdfast import ConfigError, HoldfastError, OutcomeUnknown, PayloadError
 from holdfast.backends.kafka import producing
-from holdfast.backends.kafka.buffers import PartitionBuffer
+from holdfast.backends.kafka.buffers import BATCHES_AT_ONCE, PartitionBuffer
 from holdfast.backends.kafka.error_map import ClientHealth
 from holdfast.backends.kafka.homes import Home
 from holdfast.backends.kafka.location import KafkaLocation
@@ -73,6 +73,14 @@ async def test_an_append_without_an_answer_in_time_has_an_unknown_outcome(cluste
             await appender.append([RECORD])
 
     assert not raised.value.is_repeatable
+
+
+async def test_a_transaction_that_cannot_be_filled_is_ended_and_the_next_one_works(cluster: MockCluster):
+    async with appender_of(cluster) as appender:
+        with pytest.raises(UnicodeEncodeError):
+            await appender.append([RECORD, OutgoingRecord("orders", "a", "\ud800", {})])
+
+        assert len(await appender.append([RECORD, RECORD])) == 2
 
 
 async def test_a_producer_that_can_send_nothing_more_is_replaced(cluster: MockCluster):
@@ -162,7 +170,7 @@ async def buffer_of(cluster: MockCluster, after: int = 0) -> AsyncGenerator[Part
 
 async def until_answered(buffer: PartitionBuffer) -> list[int]:
     for _ in range(40):
-        events, passed = await buffer.take(0, 10, 1000)
+        events, passed = await buffer.take(0, 4 * BATCHES_AT_ONCE, 1000)  # waits a moment for 4
         if len(events) == 4 or passed:
             return [event.position for event in events]
     return []

@@ -98,9 +98,10 @@ class Event(msgspec.Struct, gc=False, eq=False):
     def decode(self, kind: type[T]) -> T:
         """Return the payload as a value of this type; raises `PayloadError` if it does not fit."""
         try:
-            return decoder_for(kind).decode(self._stored.payload)
+            value: T = decoder_for(kind).decode(self._stored.payload)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise self._unreadable(kind, error) from error
+        return value
 
     def as_stored(self) -> StoredEvent:
         """Return the event as the store keeps it, with its payload as JSON."""

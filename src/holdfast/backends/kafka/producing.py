@@ -100,7 +100,7 @@ class KafkaAppender:
                     target=self._poll, args=(producer,), name="holdfast-kafka-producer", daemon=True
                 )
                 self._poller.start()
-            produce(producer, record, answered)
+            produce(producer.produce, record, answered)
 
     def _poll(self, producer: Producer) -> None:
         """Receive answers until the end, or until the producer has failed; afterwards no call is left waiting."""
