@@ -281,7 +281,10 @@ def first_recorded(location: KafkaLocation, health: ClientHealth, places: Collec
     until = time.monotonic() + _DATED_WITHIN
     while left and time.monotonic() < until:
         turn = {(topic, number): position for topic, number, position in left}  # a client reads one place of each
-        found |= _first_of(location, health, turn, until)
+        try:
+            found |= _first_of(location, health, turn, until)
+        except KafkaException as error:
+            raise mapped(error_of(error), "find when the next events were recorded", health) from error
         left -= {(*key, position) for key, position in turn.items()}
     return found
 
