@@ -181,7 +181,7 @@ class PartitionBuffer:
             self._changed = self._awaited = None
 
     async def _until(self, changed: asyncio.Event, after: int, number: int, seconds: float) -> None:
-        """Wait until so many records past a position are here, or there are no more; at most so long."""
+        """Wait until so many records past a position are here, or the end is reached, or the time is up."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not self._answers(after, number):
@@ -207,7 +207,7 @@ class PartitionBuffer:
 
 
 def _size(events: Sequence[StoredEvent]) -> int:
-    """Return what records hold that others decide on: payload, key and headers."""
+    """Return the size of what other programs choose: payload, key and headers."""
     size = sum([len(event.payload) + len(event.stream) for event in events])
     headers = [event.headers for event in events if event.headers]
     return size + sum([len(name) + len(value) for given in headers for name, value in given.items()])
