@@ -66,7 +66,7 @@ class AnchoredInsight(OverStore[Insight]):
             return ForeignTopic(category=home.category, topic=home.topic, trouble=str(error))
 
     async def _settings(self, topic: str) -> tuple[dict[str, str], str]:
-        """Return the settings of a topic, and why they may not be read: a right of its own, which few users have."""
+        """Return the settings of a topic, and why they may not be read: that is a separate right."""
         try:
             return await self._topics.settings(topic), ""
         except ConfigError as error:
