@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -11,6 +11,7 @@ from holdfast.backends.kafka import buffers
 from holdfast.backends.kafka.buffers import BATCHES_AT_ONCE, MOST_BYTES, PartitionBuffer
 from holdfast.backends.kafka.homes import Home
 from holdfast.model.event import StoredEvent
+from holdfast.streams.share_consumer import ShareConsumer
 
 
 def a_buffer(**settings: Any) -> PartitionBuffer:
@@ -61,6 +62,19 @@ async def test_of_several_batches_only_the_first_is_waited_for(monkeypatch: pyte
 
     assert taken == [15, 15, 15]
     waits.assert_awaited_once_with(0, 16)
+
+
+@pytest.mark.parametrize(
+    ("number", "sizes"), [(0, []), (3, [3]), (20, [20]), (25, [20]), (69, [20, 20, 20]), (100, [20] * 5)]
+)
+def test_of_a_fetch_of_several_batches_only_whole_ones_are_handled(number: int, sizes: list[int]):
+    consuming: Any = Mock(consumer=Mock(batch=20, takes_batch=True))
+    events = [an_event(position) for position in range(1, number + 1)]
+
+    batches = ShareConsumer._batches(consuming, events)
+
+    assert [len(batch) for batch in batches] == sizes
+    assert [event.position for batch in batches for event in batch] == list(range(1, sum(sizes) + 1))
 
 
 @pytest.mark.parametrize("is_read", [True, False])

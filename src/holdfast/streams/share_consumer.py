@@ -300,8 +300,13 @@ class ShareConsumer:
             self._around.trial.release()
 
     def _batches(self, events: list[StoredEvent]) -> list[list[StoredEvent]]:
+        """Return the batches to handle; past the first only whole ones: the next fetch returns the rest, with more.
+
+        Else most fetches would end with a smaller batch, which is not committed alone if `commit_every` is the size.
+        """
         size = self.consumer.batch if self.consumer.takes_batch else 1
-        return [events[start : start + size] for start in range(0, len(events), size)]
+        last = max(size, len(events) - len(events) % size)
+        return [events[start : start + size] for start in range(0, min(last, len(events)), size)]
 
     # --- committing ---------------------------------------------------------------------------------------------------
 
