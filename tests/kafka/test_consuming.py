@@ -345,6 +345,22 @@ async def test_partitions_that_are_added_are_consumed_from_their_beginning(
     assert "has 4 partitions instead of 1; events of one stream may now be in two of them" in caplog.text
 
 
+@pytest.mark.parametrize("is_adopted", [True, False])
+async def test_a_process_that_knew_fewer_partitions_finds_those_that_were_added(
+    app: App, url: str, events: str, client: Any, prefix: str, is_adopted: bool
+):
+    await app.category("orders", partitions=1)
+    client.create_partitions([kafka_admin.NewPartitions(f"{prefix}orders", 4)])[f"{prefix}orders"].result(20)
+    if is_adopted:
+        other = App(url, events=events)
+        assert (await other.category("orders", partitions=4)).partitions == 4
+        await other.close()
+
+    assert (await app.category("orders", partitions=4)).partitions == 4
+    with pytest.raises(ConfigError, match=r"has 4 partitions .*, not 5"):
+        await app.category("orders", partitions=5)
+
+
 async def test_trim_deletes_only_what_every_consumer_has_passed(app: App):
     await app.category("orders", partitions=1)
     for number in range(6):

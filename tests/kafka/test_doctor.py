@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
 from confluent_kafka import TopicPartition, admin
 from tests.kafka.test_consuming import create_again
 
-from holdfast import App
+from holdfast import App, ConfigError
+from holdfast.backends.kafka.topics import KafkaTopics
 from holdfast.reports.doctor_kafka import examine_kafka
 from holdfast.reports.finding import FindingLevel
 from holdfast.store.foreign_events import FOREIGN_TOPICS, ForeignTopic
@@ -34,6 +36,7 @@ def test_healthy_topics_are_fine():
     ("change", "check", "level", "said"),
     [
         ({"trouble": "topic shop.orders was deleted"}, "topics", FindingLevel.BAD, "was deleted"),
+        ({"hidden": "denied"}, "topic settings", FindingLevel.WARN, "denied Give the user DESCRIBE_CONFIGS"),
         ({"replicas": 1}, "replicas", FindingLevel.WARN, "raise the replication factor"),
         ({"min_in_sync": 1}, "in-sync replicas", FindingLevel.WARN, "set min.insync.replicas"),
         ({"added": 3}, "partitions", FindingLevel.WARN, "its order is not kept"),
@@ -48,6 +51,12 @@ def test_a_topic_that_may_lose_events_is_found(change: dict[str, Any], check: st
 
     assert found[check][0] is level
     assert said in found[check][1]
+
+
+def test_nothing_is_said_to_be_fine_of_settings_that_may_not_be_read():
+    found = findings(msgspec.structs.replace(HEALTHY, hidden="denied", min_in_sync=None))
+
+    assert {"replicas", "retention"}.isdisjoint(found)
 
 
 def test_a_topic_with_one_replica_hides_no_other():
@@ -77,6 +86,17 @@ async def test_the_facts_of_an_app_describe_its_topics(
     assert (found.retention, found.retention_bytes) == (3600.0, 4096)
     assert found.unread_for is not None
     assert found.unread_for > 3600.0
+
+
+async def test_a_topic_whose_settings_the_user_may_not_read_is_described_without_them(
+    app: App, monkeypatch: pytest.MonkeyPatch
+):
+    await app.category("orders", partitions=1)
+    monkeypatch.setattr(KafkaTopics, "settings", AsyncMock(side_effect=ConfigError("the broker denies it")))
+
+    found = await facts_of(app)
+
+    assert (found.trouble, found.hidden, found.replicas, found.min_in_sync) == ("", "the broker denies it", 1, None)
 
 
 async def facts_of(app: App) -> ForeignTopic:

@@ -10,10 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from holdfast import ConfigError, PayloadError
-from holdfast.backends.kafka.envelope import check_headers, event_of, headers_of
+from holdfast.backends.kafka.envelope import ID, NAME, VERSION, check_headers, event_of, headers_of
 from holdfast.model.event import NewEvent
 from holdfast.model.ids import new_id
 from holdfast.streams.event import Event
+
+OWN: list[tuple[str, bytes | None]] = [
+    *((ID, value) for value in (b"00000000-0000-0000-0000-000000000001", b"\xff", None)),
+    *((NAME, value) for value in (b"placed", b"pla\nced", b"\xff", None)),
+    *((VERSION, b"7"), ("by", b"shop")),
+]
 
 
 class Message:
@@ -81,6 +87,19 @@ def test_any_bytes_make_an_event(key: bytes | None, value: bytes | None, headers
     found.payload.encode()
     assert found.name
     assert found.content == (b"null" if value is None else value)
+
+
+@given(some.lists(some.sampled_from(OWN), max_size=4), some.booleans())
+def test_headers_in_any_order_mean_the_same(headers: list[tuple[str, bytes | None]], is_reversed: bool):
+    headers = headers[::-1] if is_reversed else headers
+    by_name = {name: (value or b"").decode("utf-8", "replace") for name, value in headers}  # the last one counts
+
+    found = event_of("orders", "id", Message(b"a", b"1", headers))
+
+    shown = [("by", b"shop"), *((name, text.encode()) for name, text in by_name.items())]
+    plain = event_of("orders", "id", Message(b"a", b"1", shown))
+    assert (found.id, found.name, found.version) == (plain.id, plain.name, plain.version)
+    assert found.headers == ({"by": by_name["by"]} if "by" in by_name else None)
 
 
 @pytest.mark.parametrize(

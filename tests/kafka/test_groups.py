@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import TopicPartition, admin
 
 from holdfast import App, CategoryNotFound, ConfigError, Event
 from holdfast.backends.kafka import buffers
@@ -18,6 +18,7 @@ from holdfast.model.allocation import Grant, ShareState
 from holdfast.store.stream_values import Commit, CommitVerdict, ConsumerView
 from holdfast.streams.node import Node
 
+kafka_admin: Any = admin  # its annotations are partial
 WITHIN = 40.0
 Handled = dict[str, list[int]]
 
@@ -248,6 +249,36 @@ async def test_a_partition_that_could_not_be_read_is_read_again(
                 await until(lambda: handled["a"] == [3, 4])
 
     assert caplog.text.count("is stopped") == 1
+
+
+async def test_partitions_that_are_added_are_consumed_and_listed(events: str, prefix: str, client: Any):
+    """By a process that knew the topic before, too."""
+    handled: Handled = defaultdict(list)
+    async with an_app(events) as app:
+        billing(app, handled)
+        await app.category("orders", partitions=2)
+        await append(app, range(10))
+        async with app.working():
+            await until(lambda: sum(map(len, handled.values())) == 10)
+            added = client.create_partitions([kafka_admin.NewPartitions(f"{prefix}orders", 4)])
+            added[f"{prefix}orders"].result(20)
+            await append(app, range(10, 40))
+            await until(lambda: is_done(app))
+
+    assert sorted(number for numbers in handled.values() for number in numbers) == list(range(40))
+
+
+async def test_a_category_without_a_valid_topic_is_refused(events: str):
+    async with an_app(events) as app:
+        with pytest.raises(ConfigError, match="is not a valid Kafka topic name"):
+            await app.append("orders:eu", stream="a", name="placed")
+
+        @app.consumer("billing", category="orders:eu")
+        async def handle(event: Event) -> None: ...
+
+        async with asyncio.timeout(WITHIN):
+            with pytest.raises(ConfigError, match="is not a valid Kafka topic name"):
+                await app.node().run()
 
 
 @pytest.mark.parametrize("others", [{"url": "sqlite:///jobs.db"}, {}])

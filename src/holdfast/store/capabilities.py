@@ -28,6 +28,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     written, because only its reply was lost. Otherwise a sync to disk may have failed: then a repeat may see data that
     does not survive a crash of the machine.
     `one_writer`: it has one write lock, so that a handler's transaction blocks every other write, heartbeats included.
+    `batches_at_once`: a fetch for a handler of batches asks for so many, and waits for the first alone. More than one
+    where events are in memory before the fetch, which then mainly asks for the state of the share.
     `refusals`: for each unsupported operation, the reason.
     """
 
@@ -40,6 +42,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     queues_effects: bool = False
     repeat_shows_outcome: bool = False
     one_writer: bool = False
+    batches_at_once: int = 1
     refusals: dict[str, str] = {}
 
     @property

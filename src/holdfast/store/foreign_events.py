@@ -39,19 +39,21 @@ class ForeignTopic(msgspec.Struct, frozen=True, kw_only=True):
 
     Events are deleted after `retention` seconds, and when a partition has more than `retention_bytes`; the oldest one
     that a consumer has not read is `unread_for` old. `stopped` names the shares whose next events are gone, and `added`
-    is the number of partitions that are new.
+    is the number of partitions that are new. `hidden` says why the settings, of which `min_in_sync` and retention are,
+    may not be read.
     """
 
     category: str
     topic: str
     trouble: str = ""
     replicas: int = 0
-    min_in_sync: int = 0
+    min_in_sync: int | None = None
     retention: float | None = None
     retention_bytes: int | None = None
     unread_for: float | None = None
     stopped: tuple[str, ...] = ()
     added: int = 0
+    hidden: str = ""
 
 
 class ForeignEvents(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -77,7 +76,10 @@ class Event(msgspec.Struct, gc=False, eq=False):
     def payload(self) -> Any:
         """The payload, decoded from JSON once."""
         if self._payload is _UNREAD:
-            self._payload = self._decoded(decode_json, Any)
+            try:
+                self._payload = decode_json(self._stored.payload)
+            except (msgspec.DecodeError, msgspec.ValidationError) as error:
+                raise self._unreadable(Any, error) from error
         return self._payload
 
     @property
@@ -95,19 +97,18 @@ class Event(msgspec.Struct, gc=False, eq=False):
 
     def decode(self, kind: type[T]) -> T:
         """Return the payload as a value of this type; raises `PayloadError` if it does not fit."""
-        value: T = self._decoded(decoder_for(kind).decode, kind)
+        try:
+            value: T = decoder_for(kind).decode(self._stored.payload)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise self._unreadable(kind, error) from error
         return value
 
     def as_stored(self) -> StoredEvent:
         """Return the event as the store keeps it, with its payload as JSON."""
         return self._stored
 
-    def _decoded(self, decode: Callable[[str], Any], kind: Any) -> Any:
-        try:
-            return decode(self._stored.payload)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            message = f"the payload of {self!r} is not a {getattr(kind, '__name__', kind)}: {error}"
-            raise PayloadError(message) from error
+    def _unreadable(self, kind: Any, error: Exception) -> PayloadError:
+        return PayloadError(f"the payload of {self!r} is not a {getattr(kind, '__name__', kind)}: {error}")
 
     def __repr__(self) -> str:
         """Show its name and place, never the payload."""

@@ -308,8 +308,8 @@ class EventRunner:
         progress: ShareProgress,
         attempt: int,
     ) -> None:
-        begins_with_replay = progress.place(events[0]) <= replay_until
-        replayed = [begins_with_replay and progress.place(event) <= replay_until for event in events]
+        is_again = progress.place(events[0]) <= replay_until
+        replayed = [progress.place(event) <= replay_until for event in events] if is_again else []
         work = self._run_known(effect, self._run(effect, events, replayed, attempt))
         if self._hooks.event_start.observers or self._hooks.event_end.observers:
             work = reported(self._hooks, self._consumer.name, events, attempt, work)
@@ -378,8 +378,11 @@ class EventRunner:
 
 
 def arguments_of_events(consumer: Consumer, events: Sequence[StoredEvent], replayed: Sequence[bool]) -> list[Any]:
-    """Return the first argument of a handler: the list of events, or the only one."""
-    seen = [Event(event, is_replayed=again) for event, again in zip(events, replayed, strict=True)]
+    """Return the first argument of a handler: the list of events, or the only one; `replayed` is empty if none is."""
+    if replayed:
+        seen = [Event(event, is_replayed=again) for event, again in zip(events, replayed, strict=True)]
+    else:
+        seen = list(map(Event, events))
     return [seen if consumer.takes_batch else seen[0]]
 
 

@@ -85,6 +85,8 @@ class ShareConsumer:
         )
         self._progress = ShareProgress(0, by_version=self._by_version, commit_every=consumer.commit_every)
         self._flushed = time.monotonic()
+        batches = around.backend.capabilities.batches_at_once if consumer.takes_batch else 1
+        self._fetches = batches * consumer.batch
 
     def __repr__(self) -> str:
         """Show the share and its generation."""
@@ -190,7 +192,7 @@ class ShareConsumer:
         self._progress.back_to(position)
 
     async def _fetch(self) -> Fetched:
-        return await self._store.fetch(self.grant, after=self._progress.done, limit=self.consumer.batch)
+        return await self._store.fetch(self.grant, after=self._progress.done, limit=self._fetches)
 
     async def _work_or_begin_again(self, fetched: Fetched) -> bool:
         """Handle the fetched events; True if there were any."""
@@ -298,8 +300,13 @@ class ShareConsumer:
             self._around.trial.release()
 
     def _batches(self, events: list[StoredEvent]) -> list[list[StoredEvent]]:
+        """Return the batches to handle; past the first only whole ones: the next fetch returns the rest, with more.
+
+        Else most fetches would end with a smaller batch, which is not committed alone if `commit_every` is the size.
+        """
         size = self.consumer.batch if self.consumer.takes_batch else 1
-        return [events[start : start + size] for start in range(0, len(events), size)]
+        last = max(size, len(events) - len(events) % size)
+        return [events[start : start + size] for start in range(0, min(last, len(events)), size)]
 
     # --- committing ---------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from holdfast.backends.kafka.buffers import BATCHES_AT_ONCE
 from holdfast.backends.kafka.categories import KafkaCategories
 from holdfast.backends.kafka.consumers import AnchoredConsumers
 from holdfast.backends.kafka.error_map import ClientHealth
@@ -183,7 +184,8 @@ class AnchoredBackend(OverStore[Backend]):
     def capabilities(self) -> Capabilities:
         """Those of the store, and what Kafka cannot do."""
         own = self._store.capabilities
-        return msgspec.structs.replace(own, refusals={**own.refusals, **REFUSALS})
+        refusals = {**own.refusals, **REFUSALS}
+        return msgspec.structs.replace(own, refusals=refusals, batches_at_once=BATCHES_AT_ONCE)
 
     @property
     def streams(self) -> AnchoredStreams:

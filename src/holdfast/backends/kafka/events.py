@@ -89,7 +89,8 @@ class KafkaEvents:
         if any(event.expected_version is not None for event in events):
             refuse("append with expected_version")
         for event in events:
-            check_headers(event)
+            if event.headers:
+                check_headers(event)
         homes = {name: Home.of(await self._categories.open(name)) for name in names}
         topics = [homes[event.category].topic for event in events]
         records = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -15,6 +16,8 @@ _SASL: Final = ("plain", "scram-sha-256", "scram-sha-512")
 _PORT: Final = "9092"
 _CRITICAL: Final = 2  # below that, an outage of 13 s writes hundreds of lines
 _PASSED_ON: Final = "rd."
+_TOPIC: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
+_TOPIC_RULE: Final = "use at most 249 ASCII letters, digits and . _ -"
 # What Holdfast sets itself: another value would break a guarantee.
 _OURS: Final = frozenset(
     {
@@ -56,6 +59,9 @@ class KafkaLocation(msgspec.Struct, frozen=True):
         if not servers:
             raise ConfigError(f"a Kafka URL needs a host: {_FORM}")
         user, _, password = login.partition(":")
+        prefix = parts.path.strip("/")
+        if not _TOPIC.fullmatch(f"{prefix}_"):
+            raise ConfigError(f"{prefix!r} is not a valid prefix of Kafka topics: {_TOPIC_RULE}: {_FORM}")
         asked = dict(parse_qsl(parts.query, keep_blank_values=True))
         passed_on = tuple(sorted(name for name in asked if name == "ca" or name.startswith(_PASSED_ON)))
         settings = _security(asked, unquote(user), unquote(password))
@@ -66,11 +72,11 @@ class KafkaLocation(msgspec.Struct, frozen=True):
                 f"{_PASSED_ON}… for settings of the client library"
             )
         shown = f"kafka://{user + ':***@' if login else ''}{','.join(servers)}{parts.path}"
-        return cls(shown, ",".join(servers), parts.path.strip("/"), settings, passed_on)
+        return cls(shown, ",".join(servers), prefix, settings, passed_on)
 
     def topic(self, category: str) -> str:
-        """Return the topic of a category."""
-        return self.prefix + category
+        """Return the topic of a category; raises `ConfigError` if it would have an invalid name."""
+        return check_topic(self.prefix + category, f" of category {category!r}")
 
     def group(self, consumer: str) -> str:
         """Return the consumer group of a consumer, where Kafka assigns partitions."""
@@ -80,6 +86,13 @@ class KafkaLocation(msgspec.Struct, frozen=True):
         """Return the settings that all clients have in common."""
         own = {"bootstrap.servers": self.servers, "client.id": "holdfast", "error_cb": on_error, "log_level": _CRITICAL}
         return {**own, **self.settings}
+
+
+def check_topic(topic: str, whose: str = "") -> str:
+    """Return the name of a topic if it is valid; the broker's own refusal looks like an error that passes."""
+    if not _TOPIC.fullmatch(topic):
+        raise ConfigError(f"topic {topic!r}{whose} is not a valid Kafka topic name: {_TOPIC_RULE}")
+    return topic
 
 
 def _security(asked: dict[str, str], user: str, password: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from holdfast.backends.kafka.envelope import Headers
 from holdfast.backends.kafka.location import KafkaLocation
 
 _POLL: Final = 0.1
+_POLL_EVERY: Final = 100  # records: the answers to some are received while others are sent
 WITHIN_MS: Final = 20_000
 """Milliseconds until an event that no broker acknowledges is given up."""
 _PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
@@ -88,25 +89,22 @@ class Delivery:
         return [place for place in self.places if place is not None]
 
 
-def produce(producer: Producer, record: OutgoingRecord, answered: Any) -> None:
-    """Hand a record to the client; raises `BufferError` if its queue is full."""
-    producer.produce(
-        record.topic,
-        record.value.encode(),
-        record.key.encode(),
-        partition=record.partition_id,
-        timestamp=record.millis,
-        headers=record.headers,
-        on_delivery=answered,
-    )
+def produce(send: Callable[..., None], record: OutgoingRecord, answered: Any) -> None:
+    """Hand a record to the `produce` of a client; raises `BufferError` if its queue is full."""
+    # By position: with names the call takes half as long again, 0.4 us.
+    send(record.topic, record.value, record.key, record.partition_id, answered, None, record.millis, record.headers)
 
 
-def produce_or_wait(producer: Producer, record: OutgoingRecord, answered: Any) -> None:
-    """Produce; while the queue of the client is full, wait for answers, which otherwise wait for the next poll."""
-    while True:
-        try:
-            produce(producer, record, answered)
-        except BufferError:
-            producer.poll(_POLL)
-        else:
-            return
+def produce_all(producer: Producer, records: Sequence[OutgoingRecord], delivery: Delivery) -> None:
+    """Hand records to the client; while its queue is full, wait for answers, which otherwise wait for the next poll."""
+    send = producer.produce
+    for index, record in enumerate(records):
+        while True:
+            try:
+                produce(send, record, delivery.callback(index))
+            except BufferError:
+                producer.poll(_POLL)
+            else:
+                break
+        if index % _POLL_EVERY == 0:
+            producer.poll(0)

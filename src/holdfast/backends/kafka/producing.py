@@ -25,6 +25,9 @@ from holdfast.errors import LeaseLost, StoreUnavailable
 
 _logger = logging.getLogger("holdfast.kafka")
 _POLL: Final = 0.1
+# By default the client keeps a record for 5 ms, in case more follow. A caller that waits for each would lose them each
+# time; those of concurrent callers travel together anyway, while a request is on its way.
+_SINGLE: Final = {"linger.ms": 0}
 
 
 class KafkaAppender:
@@ -91,12 +94,13 @@ class KafkaAppender:
                 raise _closed(doing)
             producer = self._single
             if producer is None:
-                producer = self._single = Producer(PRODUCER_SETTINGS | self._location.client(self._health.on_error))
+                settings = PRODUCER_SETTINGS | _SINGLE | self._location.client(self._health.on_error)
+                producer = self._single = Producer(settings)
                 self._poller = threading.Thread(
                     target=self._poll, args=(producer,), name="holdfast-kafka-producer", daemon=True
                 )
                 self._poller.start()
-            produce(producer, record, answered)
+            produce(producer.produce, record, answered)
 
     def _poll(self, producer: Producer) -> None:
         """Receive answers until the end, or until the producer has failed; afterwards no call is left waiting."""
@@ -105,14 +109,17 @@ class KafkaAppender:
             while not self._closed.is_set():
                 producer.poll(_POLL)
             producer.flush(1)
-        except KafkaException as raised:  # as after its sequence of records was broken: it sends nothing more
-            failure = error_of(raised)
-            _logger.warning("a producer has failed, and the next append makes another: %s", failure.str())
-        with self._handing:
-            self._failure = failure
-            if self._single is producer:
-                self._single = None
-        _answer_waiting(producer)
+        except (KafkaException, SystemError) as raised:  # as after its sequence of records was broken: it sends no more
+            failure = error_of(raised) if isinstance(raised, KafkaException) else None
+            _logger.warning(
+                "a producer has failed, and the next append makes another: %s", failure.str() if failure else raised
+            )
+        finally:
+            with self._handing:
+                self._failure = failure
+                if self._single is producer:
+                    self._single = None
+            _answer_waiting(producer)
 
     def _append_all(self, records: Sequence[OutgoingRecord], doing: str) -> list[WrittenAt]:
         """Write records in a transaction."""
@@ -140,5 +147,5 @@ def _answer_waiting(producer: Producer) -> None:
     """Answer the calls whose records a producer will never send, or has sent without an answer."""
     producer.purge()
     while len(producer):
-        with suppress(KafkaException):  # the failure again
+        with suppress(KafkaException, SystemError):  # the failure again
             producer.poll(_POLL)

@@ -13,7 +13,6 @@ fenced the others, so it never misses what another has sent; and what it sends m
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -23,7 +22,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from holdfast.backends.kafka.envelope import headers_of
 from holdfast.backends.kafka.error_map import ClientHealth, error_of, mapped
 from holdfast.backends.kafka.homes import Home
-from holdfast.backends.kafka.location import KafkaLocation
+from holdfast.backends.kafka.location import KafkaLocation, check_topic
 from holdfast.backends.kafka.outgoing import OutgoingRecord
 from holdfast.backends.kafka.settings_check import checked_location
 from holdfast.backends.kafka.topics import KafkaTopics
@@ -36,7 +35,6 @@ from holdfast.store.stream_values import Category
 
 _TIMEOUT: Final = 20.0
 _NAME: Final = "holdfast-relay-"
-_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _READER: Final = {
     "enable.auto.commit": False,
     "isolation.level": "read_committed",  # waits until offsets of a transaction that is ending are decided
@@ -198,8 +196,4 @@ class KafkaRelay:
 
 def open_relay(url: str, topic: str) -> EventRelay:
     """Return the relay to a topic, not yet connected; raises `ConfigError` for an invalid URL or topic."""
-    if not _TOPIC.fullmatch(topic):
-        raise ConfigError(
-            f"topic {topic!r} is not a valid Kafka topic name: use at most 249 ASCII letters, digits and . _ -"
-        )
-    return KafkaRelay(checked_location(url), topic)
+    return KafkaRelay(checked_location(url), check_topic(topic))

@@ -11,7 +11,7 @@ from holdfast.backends.kafka.categories import KafkaCategories
 from holdfast.backends.kafka.homes import Home
 from holdfast.backends.kafka.over_store import OverStore
 from holdfast.backends.kafka.topics import KafkaTopics
-from holdfast.errors import HoldfastError
+from holdfast.errors import ConfigError, HoldfastError
 from holdfast.store.backend import Insight
 from holdfast.store.foreign_events import FOREIGN_TOPICS, ForeignEvents, ForeignTopic, PartitionEnds
 from holdfast.store.stream_values import Category, ConsumerView
@@ -46,7 +46,7 @@ class AnchoredInsight(OverStore[Insight]):
         home = Home.of(category)
         try:
             facts = await self._categories.check(home)
-            settings = await self._topics.settings(home.topic)
+            settings, hidden = await self._settings(home.topic)
             deletes = "delete" in settings.get("cleanup.policy", "")
             retention = _limit(settings, "retention.ms") if deletes else None
             ends = await self._topics.ends(home.topic, facts.partitions)
@@ -54,15 +54,23 @@ class AnchoredInsight(OverStore[Insight]):
                 category=home.category,
                 topic=home.topic,
                 replicas=facts.replicas,
-                min_in_sync=int(settings.get("min.insync.replicas", "1")),
+                min_in_sync=None if hidden else int(settings.get("min.insync.replicas", "1")),
                 retention=None if retention is None else retention / 1000,
                 retention_bytes=_limit(settings, "retention.bytes") if deletes else None,
                 unread_for=None if retention is None else _unread_for(home.category, views),
                 stopped=tuple(_stopped(home.category, views, ends)),
                 added=max(0, facts.partitions - category.partitions),
+                hidden=hidden,
             )
         except HoldfastError as error:
             return ForeignTopic(category=home.category, topic=home.topic, trouble=str(error))
+
+    async def _settings(self, topic: str) -> tuple[dict[str, str], str]:
+        """Return the settings of a topic, and why they may not be read: that is a separate right."""
+        try:
+            return await self._topics.settings(topic), ""
+        except ConfigError as error:
+            return {}, str(error)
 
 
 def _limit(settings: Mapping[str, str], name: str) -> int | None:

@@ -21,12 +21,11 @@ from holdfast.backends.kafka.outgoing import (
     OutgoingRecord,
     WrittenAt,
     delivery_ms,
-    produce_or_wait,
+    produce_all,
     transactional_settings,
 )
 from holdfast.errors import ConfigError, HoldfastError, OutcomeUnknown, StoreUnavailable
 
-_POLL_EVERY: Final = 100  # records: the answers to some are received while others are sent
 _PAST_DELIVERY: Final = 10.0  # seconds
 
 
@@ -72,10 +71,7 @@ class TransactionalProducer:
         delivery = Delivery(len(records), lambda: None)
         try:
             self._producer.begin_transaction()
-            for index, record in enumerate(records):
-                produce_or_wait(self._producer, record, delivery.callback(index))
-                if index % _POLL_EVERY == 0:
-                    self._producer.poll(0)
+            produce_all(self._producer, records, delivery)
             self._producer.flush(self._timeout)
             if delivery.error is None and consumed is not None:
                 self._producer.send_offsets_to_transaction(consumed.offsets, consumed.group, self._timeout)
@@ -84,6 +80,9 @@ class TransactionalProducer:
             raise mapped(error_of(error), doing, self._health) from error
         except SystemError as failure:  # the client's way to report a fatal error; only its next call says which
             raise _undone(self._abort(), doing, self._health) from failure
+        except BaseException:  # else it would stay open, and fail the next call
+            self._abort()
+            raise
         if delivery.error is not None or None in delivery.places:
             self._abort()
             raise _undone(delivery.error, doing, self._health)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final, cast
 
+from holdfast.backends.kafka.buffers import BATCHES_AT_ONCE
 from holdfast.backends.kafka.categories import KafkaCategories
 from holdfast.backends.kafka.error_map import ClientHealth
 from holdfast.backends.kafka.groups.allocations import GroupAllocations, GroupExtender
@@ -124,6 +125,7 @@ class GroupBackend:
             notifies=True,
             joins_transactions=False,
             shared=True,
+            batches_at_once=BATCHES_AT_ONCE,
             refusals=GROUP_REFUSALS,
         )
 

@@ -136,11 +136,12 @@ class GroupConsumers:
         }
         shares: list[ShareView] = []
         for topic in sorted({place.topic for place in places}):
-            category = await self._categories.adopt(topic.removeprefix(self._location.prefix))
-            if category is not None:
-                ends = await self._topics.ends(topic, category.partitions)
-                mine = [place for place in places if place.topic == topic]
-                shares += [_share(name, category.category, place, ends, owners) for place in mine]
+            found = await self._topics.describe(topic)  # partitions may have been added since this process knows it
+            if found is not None:
+                category = topic.removeprefix(self._location.prefix)
+                ends = await self._topics.ends(topic, found.partitions)
+                mine = [place for place in places if place.topic == topic and place.partition < len(ends)]
+                shares += [_share(name, category, place, ends, owners) for place in mine]
         return ConsumerView(name, Subscription(shares[0].share.category), False, tuple(shares)) if shares else None
 
     async def pause(self, consumer: str) -> bool:  # noqa: D102
