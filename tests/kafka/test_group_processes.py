@@ -32,7 +32,7 @@ PROGRAM = dedent(
     app = App(streams=sys.argv[1])
     effects = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
-    @app.consumer("billing", category="orders", batch={BATCH}, commit_every={BATCH}, poll_interval=0.2)
+    @app.consumer("billing", category="orders", batch={BATCH}, commit_every=1, poll_interval=0.2)
     def billing(events: list[Event]) -> None:
         lines = [f"{{event.partition_id}} {{event.stream}} {{event.payload}}" for event in events]
         os.write(effects, "".join(line + chr(10) for line in lines).encode())
