@@ -47,15 +47,15 @@ from holdfast.store.steps import Runner
 class MysqlParts(ServerParts):
     """The open connections of one process."""
 
-    _notifier: MysqlNotifier
-
     def __init__(self, location: MysqlLocation, statements: MysqlStatements) -> None:
         self.owner = statements
         pools = pools_for_verbs(location), pools_for_handlers(location), blocking_pool(location)
         beside = beside_pool(location)
         self._pools = *pools, beside
         self.runner = MysqlPoolRunner(pools[0], statements, location, self._became_ready, self._drop_idle)
-        self.notifier = self._notifier = MysqlNotifier(location, statements)
+        notifier = MysqlNotifier(location, statements)
+        self.notifier = self._notifier = notifier
+        self._suspect = notifier.suspect
         self.rows = MysqlJobRows(Steady() if statements.is_server_clock else None)
         verbs = fenced_verbs(self.rows)._replace(lock_share=lock_share)
         look = partial(ask_beside, beside, location.url)
@@ -67,9 +67,9 @@ class MysqlParts(ServerParts):
         self._floors = Floors()
         self.callers = callers = MysqlCallers(location, statements, look)
         self._lanes = Lanes(self.runner, add_lanes)
-        self.jobs = self.jobs_over(self.runner, self._notifier.notify_ends)
+        self.jobs = self.jobs_over(self.runner, notifier.notify_ends)
         self.queues = QueuesOverRows(self.runner, self.rows)
-        notify = partial(self.runner.after_commit, self.notifier.notify)
+        notify = partial(self.runner.after_commit, notifier.notify)
         self.records = RecordsOverRows(self.runner, SqlRecordRows())
         self.schedules = SchedulesOverRows(self.runner, SqlScheduleRows(), self.jobs.inserter, notify)
         self.insight = MysqlInsight(self.runner, self.rows, facts)
@@ -85,7 +85,7 @@ class MysqlParts(ServerParts):
 
     def _drop_idle(self) -> None:
         super()._drop_idle()
-        self._notifier.suspect()
+        self._suspect()
 
     def jobs_over(self, runner: Runner, ended: Callable[[], None] | None = None) -> MysqlJobs:  # noqa: D102
         return MysqlJobs(runner, self.rows, lanes=self._lanes, floors=self._floors, ended=ended)
