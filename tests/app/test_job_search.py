@@ -62,9 +62,7 @@ async def test_an_operation_on_a_rare_task_visits_every_job(app: App, rare: list
     await app.operations.run_pending()
     ended = await app.operations.get(begun.id)
 
-    assert begun.expected == OperationPreview(
-        1, at_least=True
-    )  # a preview ends after 4,000 jobs, the operation does not
+    assert begun.expected == OperationPreview(1, at_least=True)  # which ends after 4,000 jobs
     assert ended.counts == {"cancelled": 2}
     assert ended.looked_at == MANY + 2
     assert [(await app.jobs.show(job_id)).job.state for job_id in rare] == [JobState.CANCELLED] * 2
