@@ -122,6 +122,34 @@ async def test_a_stranger_that_has_got_the_number_of_a_child_is_left_alone(fleet
     await other.wait()
 
 
+class Ended:
+    """A process that has ended as soon as it has begun."""
+
+    pid = 2**30
+
+    def __init__(self, code: int) -> None:
+        self.returncode = code
+
+    async def wait(self) -> int:
+        return self.returncode
+
+
+async def test_the_exit_of_a_worker_is_noted_although_an_earlier_one_had_its_number(
+    fleet: Fleet, log: Log, tmp_path: Path, monkeypatch
+):
+    processes = iter([Ended(-signal.SIGTERM), Ended(-signal.SIGKILL)])
+
+    async def made(*_: object, **__: object) -> Any:
+        return next(processes)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", made)
+    for _ in range(2):
+        await fleet._sit(fleet.seats[0])
+    log.close()
+
+    assert [event.signal for _, event in History(tmp_path).of(Exited)] == [signal.SIGTERM, signal.SIGKILL]
+
+
 async def test_workers_that_are_replaced_are_asked_in_the_history(fleet: Fleet, log: Log, tmp_path: Path):
     fleet.seats[0].ended.set()
     await fleet.replace()

@@ -222,6 +222,7 @@ class Fleet:
                 env={**os.environ, **environment, "HOLDFAST_TORTURE_NAME": seat.name},
             )
         seat.process = process
+        self._log.began(seat.target)
         self.started += 1
         if self._is_stopping:  # stopped while the process was being created
             seat.ask()

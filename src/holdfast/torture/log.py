@@ -28,6 +28,10 @@ class Log:
         self.done: Counter[Fault] = Counter()
         """The number of injected faults, by kind."""
 
+    def began(self, process: str) -> None:
+        """Note that a process has begun: one that exited may have had the same number, and so the same name."""
+        self._exited.discard(process)
+
     def exited(self, process: str, code: int | None) -> None:
         """Record a process exit; a negative code is the signal that killed it, None means that the code is unknown."""
         if process in self._exited:
