@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.model.limits import Limit, LimitKey
 from holdfast.store.backend import Backend
 
@@ -17,6 +18,18 @@ async def open_with_limits(backend: Backend, limits: DeclaredLimits) -> None:
     await backend.open()
     if not limits:
         return
-    for key in await backend.queues.declare(limits):
+    for key in await _declare(backend, limits):
         what = f"each key of task {key.name}" if key.kind == "key" else f"{key.kind} {key.name}"
         _logger.info("the limit of %s is now %s, as the code declares", what, limits[key] or "removed")
+
+
+async def _declare(backend: Backend, limits: DeclaredLimits) -> Sequence[LimitKey]:
+    """Write the limits, again if the reply to the commit was lost: a repeat changes nothing that is written."""
+    try:
+        return await backend.queues.declare(limits)
+    except OutcomeUnknown as unknown:
+        _logger.warning("writing the declared limits again: %s", unknown)
+    try:
+        return await backend.queues.declare(limits)
+    except OutcomeUnknown as unknown:
+        raise StoreUnavailable(str(unknown)) from unknown
